@@ -2,39 +2,31 @@
 //! shared weights, and bad input.
 
 use hotrow::{
-    CpuGroup, CpuSharedGroup, Error, GradSlice, GroupConfig, Init, LookupKind, Optimizer, OptimizerKind, OutOfRange,
-    Pooling, Precision, Rounding, StatePrecision,
+    CpuGroup, CpuSharedGroup, Error, GroupConfig, Init, LookupKind, Optimizer, OptimizerKind, OutOfRange, Precision,
+    Rounding, StatePrecision,
     prelude::*,
-    robe::{self, Addressing, Backward, Config, RobeSnapshot},
+    robe::{self, Backward, Config, RobeSnapshot, hash::PRIME},
 };
 use hotrow_harness::{
-    arrays::{self, step},
-    gradient::{covers, descended, is_model},
-    seed, shared,
-};
-use proptest::prelude::*;
-use shared::{
-    Bags, WAYS, bags, close, config, forward, gradients, moved, outputs, packed, random_grads, seeds, weight_gradients,
-    weights,
+    array_tests,
+    arrays::{self, configs, step},
+    gradient::{covers, is_model},
+    shared::{
+        Bags, WAYS, bags, close, config, forward, gradients, moved, outputs, packed, random_grads, seeds,
+        weight_gradients, weights,
+    },
 };
 
 fn new(config: &Config) -> CpuSharedGroup {
     CpuSharedGroup::new(config.clone()).unwrap()
 }
 
-#[test]
-fn steps_are_the_model_s() {
-    let mut seen = [0; 3];
-    let plain = seeds("steps of arrays", 60).map(|seed| (seed, config(seed)));
-    for (seed, config) in plain.chain(seeds("steps of packed arrays", 64).map(|seed| (seed, packed(seed)))) {
-        // A packed array has no atomic backward.
-        let ways = if config.precision == Precision::Fp32 { 3 } else { 2 };
-        for (seen, backward) in seen.iter_mut().zip([WAYS[0], WAYS[1], Backward::Atomic]).take(ways) {
-            *seen += arrays::steps_are_the_models(&new, seed, &config.clone().with_backward(backward));
-        }
-    }
-    assert!(seen.iter().all(|&seen| seen > 10_000), "{seen:?} weights moved");
+fn on_cpu(test: &dyn Fn(&dyn Fn(&Config) -> CpuSharedGroup)) {
+    test(&new);
 }
+
+array_tests!(sorted, on_cpu, 64);
+array_tests!(atomic, on_cpu, 64);
 
 /// Sums of fractions depend on their order.
 #[test]
@@ -52,11 +44,6 @@ fn exact_atomic_sums_are_the_sorted_ones() {
     let exact = |seed| arrays::exact_sums_are_the_sorted_ones(&new, seed, &config(seed));
     let skipped: u64 = seeds("exact sums", 40).map(exact).sum();
     assert!(skipped > 0);
-}
-
-#[test]
-fn what_is_covered_decays() {
-    arrays::what_is_covered_decays(&new);
 }
 
 /// A step of a new array: its bags and gradients, its outputs, and the state before and after it.
@@ -244,69 +231,50 @@ fn small_changes_of_coded_states_are_not_lost_on_average() {
 }
 
 #[test]
-fn what_no_array_can_store_is_named() {
-    let refused = |config: Config| match CpuSharedGroup::new(config) {
-        Err(Error::Config { field, wanted, found }) => format!("{field}: wanted {wanted}, found {found}"),
-        other => panic!("{other:?}"),
-    };
-    let base = Config::direct(&[10], 4).unwrap().with_optimizer(Optimizer::adam(0.1));
-    let state = |precision, state| refused(base.clone().with_precision(precision).with_state(Some(state)));
-    assert_eq!(state(Precision::Fp32, StatePrecision::Int8), "state: wanted fp32 beside FP32 weights, found int8");
-    for (optimizer, found) in [
-        (Optimizer::row_wise_adam(0.1), "row-wise-adam"),
-        (Optimizer::adam(0.1).with_own_count(true), "own_count"),
-        (Optimizer::sgd(0.1).with_clip_norm(Some(1.0)), "clip_norm"),
+fn configurations_that_cannot_be_are_named() {
+    let good = Config::new(&[100, 7], 10, 64, 8);
+    let adam = good.clone().with_optimizer(Optimizer::adam(0.1));
+    for (config, field, found) in [
+        (good.clone().with_chunk(65), "weights", "64"),
+        (good.clone().with_weights(PRIME + 1), "weights", "2038074744"),
+        (good.clone().with_dim(0), "dim", "0"),
+        (good.clone().with_chunk(0), "chunk", "0"),
+        (good.clone().with_tables(vec![u32::MAX, u32::MAX]), "tables", "8589934590"),
+        (good.clone().with_tables(vec![u32::MAX]), "tables", "4294967295"),
+        (good.clone().with_optimizer(Optimizer::row_wise_adam(0.1)), "optimizer", "row-wise-adam"),
+        (good.clone().with_optimizer(Optimizer::adam(0.1).with_own_count(true)), "optimizer", "own_count"),
+        (good.clone().with_optimizer(Optimizer::sgd(0.1).with_clip_norm(Some(1.0))), "optimizer", "clip_norm"),
+        (adam.with_state(Some(StatePrecision::Int8)), "state", "int8"),
     ] {
-        let text = refused(base.clone().with_optimizer(optimizer));
-        assert!(text.starts_with("optimizer: ") && text.ends_with(found), "{text}");
+        let error = CpuSharedGroup::new(config).unwrap_err();
+        assert!(
+            matches!(&error, Error::Config { field: of, found: text, .. } if *of == field && text == found),
+            "{error}"
+        );
     }
-    // Two words of a block's scales that no step writes: an infinite value.
-    let mut group = coded(Optimizer::adam(0.1), Precision::Fp16, 0);
-    group.forward(&[0], &[0, 1], None).unwrap();
-    group.backward(&[1.0; 64]).unwrap();
-    let mut wrong = group.snapshot();
-    wrong.state_words[0] |= 0x7ff;
-    refuses!(group.restore(&wrong), Error::Source { row: 0, .. });
-    // NaN and infinite gradients enter no state.
-    let before = group.snapshot();
-    group.forward(&[0], &[0, 1], None).unwrap();
-    group.backward(&[f32::NAN; 64]).unwrap();
-    group.forward(&[0], &[0, 1], None).unwrap();
-    group.backward(&[f32::INFINITY; 64]).unwrap();
-    let after = group.snapshot();
-    assert_eq!((&after.state_words, &after.weight_words), (&before.state_words, &before.weight_words));
-    assert_eq!(after.counters.skipped_weights, before.counters.skipped_weights + 128);
+    for compression in [1e9, 0.5, f64::INFINITY, f64::NAN] {
+        let made = Config::compressed(&[1000], 64, compression, 32);
+        refuses!(made, Error::Config { field: "compression", .. }, "{compression}");
+    }
 }
 
-/// `<forward(M), g> = <M, gradient(g)>` for every addressing and backward, since the outputs are linear in the weights.
+/// NaN and infinite gradients enter no coded state, and no infinite scale is restored.
 #[test]
-fn a_gradient_is_the_adjoint_of_the_forward() {
-    let rows = Config::new(&[50, 90], 8, 96, 8);
-    let all =
-        [rows.clone().with_addressing(Addressing::Rows), rows.with_chunk(3), Config::direct(&[50, 90], 8).unwrap()];
-    let seed = hotrow_harness::seed_for("adjoint");
-    for (config, backward) in
-        all.iter().flat_map(|config| [Backward::Dense, Backward::Sparse, Backward::Auto].map(|way| (config, way)))
-    {
-        let config = config.clone().with_backward(backward).with_init(Init::Uniform { low: -1.0, high: 1.0 });
-        let bags = bags(&config, seed, 10, 5);
-        let mut group = new(&config);
-        let outputs = forward(&mut group, &bags);
-        let grads = random_grads(seed, outputs.len());
-        let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
-        let found = group.gradient(GradSlice::F32(&grads)).unwrap();
-        let memory = weights(&config, &group.snapshot());
-        let size = outputs.iter().zip(&grads).map(|(a, b)| f64::from((a * b).abs())).sum::<f64>();
-        let (sum, moved) = (dot(&outputs, &grads), dot(&memory, &found));
-        assert!((moved - sum).abs() < 1e-5 * size, "{:?} {backward:?}: {moved} for {sum}", config.addressing);
-        // The gradient of rows at other places is not.
-        if config.addressing != Addressing::Direct {
-            let mut other = new(&config.clone().with_tables(vec![51, 90]));
-            forward(&mut other, &bags);
-            let wrong = dot(&memory, &other.gradient(GradSlice::F32(&grads)).unwrap());
-            assert!((wrong - sum).abs() > 1e-3 * size, "{:?}", config.addressing);
-        }
-    }
+fn coded_states_stay_finite() {
+    let mut group = coded(Optimizer::adam(0.1), Precision::Fp16, 0);
+    let step = |group: &mut CpuSharedGroup, gradient| {
+        group.forward(&[0], &[0, 1], None).unwrap();
+        group.backward(&[gradient; 64]).unwrap();
+        CpuSharedGroup::snapshot(group)
+    };
+    let before = step(&mut group, 1.0);
+    let mut wrong = before.clone();
+    wrong.state_words[0] |= 0x7ff;
+    refuses!(group.restore(&wrong), Error::Source { row: 0, .. });
+    step(&mut group, f32::NAN);
+    let after = step(&mut group, f32::INFINITY);
+    assert_eq!((&after.state_words, &after.weight_words), (&before.state_words, &before.weight_words));
+    assert_eq!(after.counters.skipped_weights, before.counters.skipped_weights + 128);
 }
 
 /// Stochastic rounding over whole steps: on average a weight moves as in FP32; rounding to nearest loses a small step.
@@ -380,8 +348,7 @@ fn ranges_that_cannot_be_are_left_out_and_counted() {
 /// Dense and sparse backward give the same bits, in any sequence of batches.
 #[test]
 fn dense_and_sparse_are_the_same_bits() {
-    let plain = seeds("dense and sparse", 40).map(|seed| (seed, config(seed)));
-    for (seed, config) in plain.chain(seeds("packed, dense and sparse", 64).map(|seed| (seed, packed(seed)))) {
+    for (seed, config) in configs("dense and sparse", 64) {
         let run = |backward| {
             let config = config.clone().with_backward(backward);
             let mut group = CpuSharedGroup::new(config.clone()).unwrap();
@@ -459,24 +426,6 @@ fn counters_and_frozen_steps() {
 }
 
 #[test]
-fn a_scaled_loss_and_an_overflow() {
-    let [sgd, adagrad] = [Optimizer::sgd(0.5), Optimizer::adagrad(0.1)].map(|rule| config(11).with_optimizer(rule));
-    for config in [adagrad.clone().with_backward(Backward::Atomic), sgd, adagrad] {
-        arrays::a_scaled_loss_and_an_overflow(&new, &config);
-    }
-}
-
-#[test]
-fn what_is_not_finite_is_left_out_and_counted() {
-    arrays::what_is_not_finite_is_left_out_and_counted(&new);
-}
-
-#[test]
-fn bad_calls_leave_everything_as_it_was() {
-    arrays::bad_calls_leave_everything_as_it_was(&new);
-}
-
-#[test]
 fn packed_snapshots_are_checked() {
     let config = Config::new(&[10], 4, 200, 4).with_optimizer(Optimizer::adagrad(0.1)).with_precision(Precision::Int8);
     let half = config.clone().with_precision(Precision::Fp16);
@@ -495,26 +444,6 @@ fn packed_snapshots_are_checked() {
         refuses!(restored(|s| s.state_words[3] = 0x7c00_0000), Error::Source { row: 7, .. });
         refuses!(restored(|s| s.weight_words.truncate(70)), Error::Length { .. });
         assert_eq!(restored(|_| {}), Ok(()));
-    }
-}
-
-/// An empty batch and bags without a row are legal and move no weight.
-#[test]
-fn empty_batches_move_nothing() {
-    for pooling in [Pooling::Sum, Pooling::Mean, Pooling::None] {
-        let mut group = CpuSharedGroup::new(Config::new(&[10], 4, 64, 3).with_pooling(pooling)).unwrap();
-        let before = group.snapshot();
-        let found = group.forward(&[], &[0, 0, 0], None).unwrap();
-        assert_eq!(found, vec![0.0; if pooling == Pooling::None { 0 } else { 8 }]);
-        group.backward(&found).unwrap();
-        assert_eq!(group.snapshot(), before);
-    }
-}
-
-#[test]
-fn one_row_a_hundred_thousand_times() {
-    for backward in WAYS {
-        arrays::one_row_a_hundred_thousand_times(&new, backward, 0.0);
     }
 }
 
@@ -540,43 +469,6 @@ fn another_step_rounds_differently() {
 }
 
 #[test]
-fn an_array_goes_on_under_another_configuration() {
-    for config in [config(3), packed(4), packed(5), packed(7)] {
-        arrays::an_array_goes_on_under_another_configuration(&new, &config);
-    }
-    arrays::an_array_that_does_not_change_stays(&new);
-}
-
-#[test]
-fn backward_is_a_step_of_sgd_by_it() {
-    let mut moved = 0;
-    for seed in seeds("steps by gradients", 40) {
-        for backward in WAYS {
-            let mut config = config(seed).with_backward(backward).with_optimizer(Optimizer::sgd(0.1));
-            // The gradient tells exactly the weights that decay.
-            config.optimizer.weight_decay = [0.0, 0.01][seed as usize % 2];
-            let bags = bags(&config, seed, 8, 60);
-            let (mut gradient, _, [before, after]) = step(&new, &config, &bags, seed);
-            let [before, after] = [before, after].map(|snapshot| weights(&config, &snapshot));
-            let wanted = descended(&before, &gradient, config.optimizer);
-            assert!(wanted == after, "seed {seed}, {backward:?}");
-            moved += before.iter().zip(&after).filter(|(a, b)| a != b).count();
-            // The comparison must reject a slightly wrong gradient.
-            if let Some(sum) = gradient.iter_mut().find(|sum| sum.abs() > 0.01) {
-                *sum *= 1.01;
-                assert!(descended(&before, &gradient, config.optimizer) != after);
-            }
-        }
-    }
-    assert!(moved > 10_000, "{moved}");
-}
-
-#[test]
-fn gradients_are_the_model_s() {
-    seeds("gradients", 60).for_each(|seed| arrays::gradients_are_the_models(&new, seed, &config(seed)));
-}
-
-#[test]
 fn a_wrong_gradient_is_noticed() {
     let config = Config::new(&[300, 7], 8, 5000, 3).with_backward(Backward::Sparse);
     let bags = bags(&config, 3, 4, 12);
@@ -594,68 +486,4 @@ fn a_wrong_gradient_is_noticed() {
     wrong(free, 1e-3).unwrap_err();
     wrong(free, 0.0).unwrap_err(); // +0.0, so it counts as covered
     is_model(&config, &bags, &grads, &gradient[1..]).unwrap_err();
-}
-
-#[test]
-fn halves_give_what_their_floats_give() {
-    seeds("halves", 20).for_each(|seed| arrays::halves_give_what_their_floats_give(&new, seed, &config(seed)));
-}
-
-#[test]
-fn a_step_by_the_gradient_is_a_backward() {
-    let plain = seeds("steps by given gradients", 24).map(|seed| (seed, config(seed)));
-    let all = plain.chain(seeds("steps of packed arrays by given gradients", 64).map(|seed| (seed, packed(seed))));
-    let mut noticed = [0; 2];
-    for (seed, config) in all {
-        let config = config.with_backward(WAYS[seed as usize % 2]);
-        let found = arrays::a_step_by_the_gradient_is_a_backward(&new, seed, &config);
-        noticed.iter_mut().zip(found).for_each(|(noticed, found)| *noticed += u32::from(found));
-    }
-    assert!(noticed[0] > 44 && noticed[1] > 0, "the comparison can fail: {noticed:?} of 88");
-    arrays::steps_by_given_gradients(&new);
-}
-
-#[test]
-fn what_is_not_finite_shows() {
-    for backward in WAYS {
-        let mut group = CpuSharedGroup::new(Config::new(&[100], 4, 40, 4).with_backward(backward)).unwrap();
-        group.forward(&[3], &[0, 1], None).unwrap();
-        let found = group.gradient(GradSlice::F32(&[1.0, f32::NAN, 2.0, f32::NEG_INFINITY])).unwrap();
-        let start = robe::hash::location(3, 0, 40, 4) as usize;
-        assert!(found[start] == 1.0 && found[start + 1].is_nan() && found[start + 2] == 2.0);
-        assert_eq!(found[start + 3], f32::NEG_INFINITY);
-    }
-}
-
-#[test]
-fn nothing_has_no_gradient() {
-    for pooling in [Pooling::Sum, Pooling::None] {
-        for backward in WAYS {
-            let config = Config::new(&[10], 4, 64, 3).with_pooling(pooling).with_backward(backward);
-            let mut group = CpuSharedGroup::new(config.clone()).unwrap();
-            refuses!(group.gradient(GradSlice::F32(&[])), Error::Order { call: "gradient", .. });
-            let n = group.forward(&[], &[0, 0, 0], None).unwrap().len();
-            refuses!(group.gradient(GradSlice::F32(&[1.0])), Error::Length { what: "grad_outputs", .. });
-            let found = group.gradient(GradSlice::F32(&vec![1.0; n])).unwrap();
-            assert!(found.len() == 64 && !found.into_iter().any(covers) && group.pending());
-        }
-    }
-}
-
-proptest! {
-    #![proptest_config(seed::proptest("gradients of any shape", 48))]
-
-    /// For any dim, chunk and array, the gradient is the model's, and covers at most as many weights as the configuration says.
-    #[test]
-    fn any_shape(dim in 1u32..70, chunk in 1u32..40, more in 0u32..3000, rows in 1u32..5000, seed: u64, weighted: bool) {
-        let mut config = Config::new(&[rows, 9], dim, chunk + more, chunk);
-        config.pooling = [Pooling::Sum, Pooling::Mean, Pooling::None][seed as usize % 3];
-        config.backward = Backward::Sparse;
-        let mut bags = bags(&config, seed, 6, 20);
-        bags.weights = weighted.then(|| random_grads(seed, bags.indices.len()));
-        let (gradient, grads, _) = step(&new, &config, &bags, seed);
-        is_model(&config, &bags, &grads, &gradient).map_err(TestCaseError::fail)?;
-        let covered = gradient.into_iter().filter(|&sum| covers(sum)).count();
-        prop_assert!(covered <= config.most_covered(bags.indices.len() as u32) as usize);
-    }
 }

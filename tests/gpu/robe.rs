@@ -6,16 +6,17 @@ use std::collections::HashMap;
 use hotrow::internals::Pieces as _;
 use hotrow::{
     Batch, Calls, Context, CpuSharedGroup, Error, GradBuffer, GradSlice, Init, LossScale, MemoryReport, Optimizer,
-    OutOfRange, Precision, RankBody, Scaler, SharedGroup, StatePrecision,
+    Precision, RankBody, Scaler, SharedGroup, StatePrecision,
     prelude::*,
-    robe::{self, Backward, Config, RobeSnapshot, hash::PRIME},
+    robe::{self, Addressing, Backward, Config, RobeSnapshot, hash::PRIME},
 };
 use wgpu::BufferUsages;
 
 use crate::caller::{self, download, storage};
 use hotrow_harness::{
-    arrays,
-    device::{again, options, share, spoiled},
+    array_tests,
+    arrays::{self, configs, odd, way},
+    device::{again, options, share, spoiled, with_gpu},
     gpu_test,
     gradient::{covers, descended},
     lockstep::bits,
@@ -34,14 +35,11 @@ fn narrow() -> Context {
     again(&options().rank(RankBody::Portable).max_groups(3))
 }
 
-/// The parity of the bits of a seed. `packed` picks by bits 0 and 1, by bit 2 and by bits 3 and 4; each choice meets both parities.
-fn odd(seed: u64) -> usize {
-    seed.count_ones() as usize % 2
+fn on_gpu(test: &dyn Fn(&dyn Fn(&Config) -> SharedGroup)) {
+    with_gpu(|context| test(&new(context)));
 }
 
-fn way(seed: u64) -> Backward {
-    WAYS[odd(seed)]
-}
+array_tests!(sorted, on_gpu, 32);
 
 /// Every precision with every rounding runs dense and sparse.
 #[test]
@@ -53,15 +51,6 @@ fn seeds_pair_everything_with_either_way() {
             *met.entry((config.precision, config.rounding, way(seed))).or_default() += 1;
         }
         assert!(met.len() == 4 * 2 * 2 && met.values().all(|&times| times == each), "{met:?}");
-    }
-}
-
-#[gpu_test]
-fn steps_are_the_model_s(context: &Context) {
-    let plain = seeds("steps of arrays", 30).map(|seed| (seed, config(seed)));
-    let configs = plain.chain(seeds("steps of packed arrays", 32).map(|seed| (seed, packed(seed))));
-    for (seed, config) in share(configs) {
-        arrays::steps_are_the_models(&new(context), seed, &config.with_backward(way(seed)));
     }
 }
 
@@ -78,19 +67,6 @@ fn steps_that_add_have_the_cpu_s_bits(context: &Context) {
             let (gradient, [before, after]) = arrays::steps_are_the_cpus(&new(context), &config, &batches);
             assert!(descended(&fp32(&before), &gradient, config.optimizer) == fp32(&after), "seed {seed}");
         }
-    }
-}
-
-#[gpu_test]
-fn an_array_goes_on_under_another_configuration(context: &Context) {
-    let new = new(context);
-    for seed in 0..3 {
-        arrays::an_array_goes_on_under_another_configuration(&new, &config(seed));
-    }
-    arrays::an_array_that_does_not_change_stays(&new);
-    for (backward, chunk, from) in [(Backward::Dense, 5, 0), (Backward::Sparse, 5, 600), (Backward::Auto, 100, 60)] {
-        let config = Config::new(&[100], 50, 3000, chunk).with_backward(backward);
-        assert_eq!(new(&config).dense_from(), from, "as many places as would cover the array");
     }
 }
 
@@ -155,10 +131,7 @@ fn packed_steps_are_the_cpu_s(context: &Context) {
 fn windows_change_no_bit(context: &Context) {
     let most = context.caps().choose_windows();
     let mut several = 0;
-    let plain = seeds("windows of arrays", 10).map(|seed| (seed, config(seed)));
-    let packed = seeds("windows of packed arrays", 16).map(|seed| (seed, packed(seed)));
-    for (seed, config) in share(plain.chain(packed)) {
-        let config = config.with_backward(way(seed));
+    for (seed, config) in share(configs("windows of arrays", 16)) {
         let run = |window_bytes| {
             let config = config.clone().with_window_bytes(window_bytes);
             let mut group = SharedGroup::new(context, config.clone()).unwrap();
@@ -247,64 +220,12 @@ fn an_array_larger_than_a_binding(context: &Context) {
 }
 
 #[gpu_test]
-fn a_caller_s_encoder_gets_the_same(context: &Context) {
-    let config = exact(4).with_weights(5000).with_chunk(8);
-    let bags = Bags { weights: None, ..bags(&config, 4, 12, 30) };
-    let mut waits = SharedGroup::new(context, config.clone()).unwrap();
-    let mut records = SharedGroup::new(context, config).unwrap();
-    let wanted = forward(&mut waits, &bags);
-    let grads = random_grads(4, wanted.len());
-    waits.backward(&grads).unwrap();
-    let [indices, offsets] = [&bags.indices, &bags.offsets].map(|words| storage(context, words));
-    let outputs = storage(context, &vec![f32::NAN; wanted.len()]);
-    let grads = storage(context, &grads);
-    let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
-    let mut encoder = caller::encoder(context);
-    records.encode_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
-    records.encode_backward(&mut encoder, grads.slice(..)).unwrap();
-    context.queue().submit([encoder.finish()]);
-    assert_eq!(records.snapshot().unwrap(), waits.snapshot().unwrap());
-    // A bad index is reported later, and no weight moves.
-    let before = records.snapshot().unwrap();
-    let wrong = storage(context, &vec![u32::MAX; bags.indices.len()]);
-    let batch = Batch { indices: Some(wrong.slice(..)), ..batch };
-    let mut strict = SharedGroup::new(context, records.config().clone().with_out_of_range(OutOfRange::Error)).unwrap();
-    strict.write_weights(&weights(records.config(), &before)).unwrap();
-    let mut encoder = caller::encoder(context);
-    strict.encode_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
-    strict.encode_backward(&mut encoder, grads.slice(..)).unwrap();
-    context.queue().submit([encoder.finish()]);
-    let told = (0..10_000).find_map(|_| strict.snapshot().err());
-    assert!(matches!(told, Some(Error::IndexOutOfRange { position: 0, value: u32::MAX, .. })), "{told:?}");
-    assert_eq!(strict.snapshot().unwrap().weight_words, before.weight_words);
-}
-
-#[gpu_test]
-fn bad_input_is_named_and_moves_nothing(context: &Context) {
+fn windows_that_cannot_be_are_named(context: &Context) {
     // More windows than a stage has storage buffers, and a window that holds no weight.
     let tiny = |window_bytes| Config::new(&[10], 4, 64, 4).with_window_bytes(Some(window_bytes));
     assert!(context.caps().choose_windows() < 64);
     refuses!(SharedGroup::new(context, tiny(4)), Error::TooLarge { what: "weights", .. });
     refuses!(SharedGroup::new(context, tiny(3)), Error::Config { field: "window_bytes", .. });
-    let new = new(context);
-    arrays::bad_calls_leave_everything_as_it_was(&new);
-    arrays::what_is_not_finite_is_left_out_and_counted(&new);
-}
-
-#[gpu_test]
-fn a_cpu_s_snapshot_goes_on(context: &Context) {
-    let config = config(8).with_optimizer(Optimizer::adagrad(0.1)).with_weights(5000);
-    let mut mirror = CpuSharedGroup::new(config.clone()).unwrap();
-    let bags = bags(&config, 8, 5, 10);
-    let found = forward(&mut mirror, &bags);
-    mirror.backward(&random_grads(8, found.len())).unwrap();
-    let mut group = SharedGroup::new(context, config.with_seed(1)).unwrap();
-    assert_ne!(group.snapshot().unwrap(), mirror.snapshot());
-    group.restore(&mirror.snapshot()).unwrap();
-    assert_eq!(group.snapshot().unwrap(), mirror.snapshot());
-    let table = |what: &str| ["weights", "states"].contains(&what);
-    let bytes: u64 = group.memory().allocations.iter().filter(|(what, _)| table(what)).map(|(_, bytes)| bytes).sum();
-    assert_eq!((bytes, group.config().table_bytes()), (40_000, 40_000));
 }
 
 #[gpu_test]
@@ -351,71 +272,58 @@ fn a_memory_plan_is_right_to_the_byte(context: &Context) {
         // The companion: the plans of a larger batch and of another array differ.
         let other = |config: &Config, calls| MemoryReport::plan_robe(config, calls).unwrap() != group.memory();
         assert!(other(&config, calls.with_train(calls.train.map(|n| n + 4))));
-        assert!(other(
-            &config.clone().with_addressing(robe::Addressing::Hashed).with_weights(config.weights + 512),
-            calls
-        ));
+        assert!(other(&config.clone().with_addressing(Addressing::Hashed).with_weights(config.weights + 512), calls));
     }
 }
 
-#[gpu_test]
-fn a_scaled_loss_and_an_overflow(context: &Context) {
-    arrays::a_scaled_loss_and_an_overflow(&new(context), &exact(2).with_init(Init::Uniform { low: -1.0, high: 1.0 }));
-}
-
-#[gpu_test]
-fn gradients_are_the_model_s(context: &Context) {
-    share(seeds("dense and sparse gradients", 24))
-        .for_each(|seed| arrays::gradients_are_the_models(&new(context), seed, &config(seed)));
-}
-
-#[gpu_test]
-fn halves_give_what_their_floats_give(context: &Context) {
-    seeds("halves", 12).for_each(|seed| arrays::halves_give_what_their_floats_give(&new(context), seed, &exact(seed)));
-}
-
-#[gpu_test]
-fn a_step_by_the_gradient_is_a_backward(context: &Context) {
-    let plain = share(seeds("steps by given gradients", 16)).map(|seed| (seed, config(seed)));
-    let all =
-        plain.chain(share(seeds("steps of packed arrays by given gradients", 32)).map(|seed| (seed, packed(seed))));
-    let noticed = all.filter(|(seed, config)| {
-        let config = config.clone().with_backward(way(*seed));
-        arrays::a_step_by_the_gradient_is_a_backward(&new(context), *seed, &config)[0]
-    });
-    assert!(noticed.count() > 0, "the comparison can fail");
-    arrays::steps_by_given_gradients(&new(context));
-}
-
-/// In a caller's encoder: after a refused forward, and of gradients that overflowed, nothing moves.
+/// In a caller's encoder: after a refused forward, and of gradients that overflowed, nothing moves, by a backward or by a step.
 #[gpu_test]
 fn a_refused_forward_and_an_overflow_take_no_step(context: &Context) {
     let mut group = SharedGroup::new(context, Config::new(&[10], 4, 64, 4)).unwrap();
     let [offsets, ones] = [storage(context, &[0u32, 1]), storage(context, &[1.0f32; 64])];
     let outputs = storage(context, &[0.0f32; 4]);
     for (index, inspected, moves) in [(10, 1.0, false), (9, f32::INFINITY, false), (9, 1.0, true)] {
-        let before = fp32(&group.snapshot().unwrap());
-        let [indices, inspected] = [storage(context, &[index]), storage(context, &[f32::to_bits(inspected)])];
-        let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
-        let mut scaler = Scaler::new(context, LossScale::Static { scale: 2.0 }).unwrap();
-        let mut encoder = caller::encoder(context);
-        group.encode_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
-        scaler.encode_inspect(&mut encoder, GradBuffer::F32(inspected.slice(..)), 1).unwrap();
-        scaler.encode_decide(&mut encoder).unwrap();
-        group.encode_step(&mut encoder, ones.slice(..), Some(&scaler)).unwrap();
-        refuses!(group.encode_step(&mut encoder, ones.slice(..), None), Error::Order { call: "step", .. });
-        context.queue().submit([encoder.finish()]);
-        if index == 10 {
-            refuses!(group.snapshot(), Error::IndexOutOfRange { value: 10, .. });
+        for by_step in [false, true] {
+            let before = fp32(&group.snapshot().unwrap());
+            let [indices, inspected] = [storage(context, &[index]), storage(context, &[f32::to_bits(inspected)])];
+            let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
+            let mut scaler = Scaler::new(context, LossScale::Static { scale: 2.0 }).unwrap();
+            let mut encoder = caller::encoder(context);
+            group.encode_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
+            scaler.encode_inspect(&mut encoder, GradBuffer::F32(inspected.slice(..)), 1).unwrap();
+            scaler.encode_decide(&mut encoder).unwrap();
+            if by_step {
+                group.encode_step(&mut encoder, ones.slice(..), Some(&scaler)).unwrap();
+            } else {
+                let grads = GradBuffer::F32(ones.slice(..16));
+                group.encode_backward_scaled(&mut encoder, grads, &scaler).unwrap();
+            }
+            refuses!(group.encode_step(&mut encoder, ones.slice(..), None), Error::Order { call: "step", .. });
+            context.queue().submit([encoder.finish()]);
+            if index == 10 {
+                refuses!(group.snapshot(), Error::IndexOutOfRange { position: 0, value: 10, .. });
+            }
+            let moved = fp32(&group.snapshot().unwrap()).iter().zip(&before).filter(|(a, b)| a != b).count();
+            assert_eq!(
+                moved,
+                if !moves {
+                    0
+                } else if by_step {
+                    64
+                } else {
+                    4
+                }
+            );
         }
-        let moved = fp32(&group.snapshot().unwrap()).iter().zip(&before).filter(|(a, b)| a != b).count();
-        assert_eq!(moved, if moves { 64 } else { 0 });
     }
 }
 
+/// Everything in a caller's encoders and buffers: the gradient, then a step by it, or a backward.
 #[gpu_test]
-fn a_caller_s_buffers_get_the_same_gradient(context: &Context) {
-    for (seed, empty) in [(1, false), (4, false), (5, false), (4, true)] {
+fn a_caller_s_buffers_get_the_same(context: &Context) {
+    for (seed, empty, by_step) in
+        [(1, false, true), (4, false, false), (5, false, true), (4, true, true), (1, false, false)]
+    {
         let config = exact(seed).with_backward(Backward::Sparse);
         let mut bags = Bags { weights: None, ..bags(&config, seed, 12, 30) };
         if empty {
@@ -426,6 +334,11 @@ fn a_caller_s_buffers_get_the_same_gradient(context: &Context) {
         let mut records = SharedGroup::new(context, config.clone()).unwrap();
         let grads = random_grads(4, forward(&mut waits, &bags).len());
         let gradient = waits.gradient(GradSlice::F32(&grads)).unwrap();
+        if by_step {
+            waits.step(&gradient).unwrap()
+        } else {
+            waits.backward(&grads).unwrap()
+        }
         let [indices, offsets] =
             [&bags.indices, &bags.offsets].map(|words| storage(context, &[&words[..], &[0]].concat()));
         let (outputs, grads) =
@@ -446,9 +359,12 @@ fn a_caller_s_buffers_get_the_same_gradient(context: &Context) {
         assert!(records.pending() && gradient.iter().any(|&sum| covers(sum)) != empty);
         assert_eq!(fp32(&records.snapshot().unwrap()), before);
         let mut encoder = caller::encoder(context);
-        records.encode_step(&mut encoder, sums.slice(..), None).unwrap();
+        if by_step {
+            records.encode_step(&mut encoder, sums.slice(..), None).unwrap();
+        } else {
+            records.encode_backward(&mut encoder, grads.slice(..)).unwrap();
+        }
         context.queue().submit([encoder.finish()]);
-        waits.step(&gradient).unwrap();
         assert_eq!(records.snapshot().unwrap(), waits.snapshot().unwrap(), "seed {seed}");
     }
 }
@@ -456,9 +372,7 @@ fn a_caller_s_buffers_get_the_same_gradient(context: &Context) {
 #[gpu_test]
 fn wrong_buffers_of_a_gradient_are_named(context: &Context) {
     let mut group = SharedGroup::new(context, Config::new(&[10], 4, 64, 4)).unwrap();
-    refuses!(group.gradient(GradSlice::F32(&[])), Error::Order { call: "gradient", .. });
     group.forward(&[1, 2], &[0, 1, 2], None).unwrap();
-    refuses!(group.gradient(GradSlice::F32(&[1.0])), Error::Length { what: "grad_outputs", wanted: 8, found: 1 });
     let before = group.snapshot().unwrap();
     let grads = storage(context, &[1.0f32; 8]);
     let short = caller::buffer(context, 252, BufferUsages::STORAGE);
@@ -512,41 +426,19 @@ fn an_array_of_more_than_65535_blocks(context: &Context) {
     }
 }
 
-/// Sums of many chunks at each start.
+/// Rows next to multiples of the prime and to the ends of 32 bits, where the product comes closest to its bounds; many chunks, whose product with a
+/// chunk's number exceeds the prime many times.
 #[gpu_test]
-fn one_row_a_hundred_thousand_times(context: &Context) {
-    let one_row = |backward| arrays::one_row_a_hundred_thousand_times(&new(context), backward, 0.0);
-    WAYS.into_iter().for_each(one_row);
-}
-
-#[gpu_test]
-fn configurations_that_cannot_be_are_named(context: &Context) {
-    let good = Config::new(&[100, 7], 10, 64, 8);
-    SharedGroup::new(context, good.clone()).unwrap();
-    for (config, field, found) in [
-        (good.clone().with_chunk(65), "weights", "64"),
-        (good.clone().with_weights(PRIME + 1), "weights", "2038074744"),
-        (good.clone().with_dim(0), "dim", "0"),
-        (good.clone().with_chunk(0), "chunk", "0"),
-        (good.clone().with_tables(vec![u32::MAX, u32::MAX]), "tables", "8589934590"),
-        (good.clone().with_tables(vec![u32::MAX]), "tables", "4294967295"),
-    ] {
-        let of = |error| match error {
-            Error::Config { field, found, .. } => (field, found),
-            other => panic!("{other:?}"),
-        };
-        let wanted = (field, found.to_owned());
-        assert_eq!(of(CpuSharedGroup::new(config.clone()).unwrap_err()), wanted);
-        assert_eq!(of(SharedGroup::new(context, config).unwrap_err()), wanted);
+fn rows_of_any_number_are_looked_up(context: &Context) {
+    let near =
+        [0, PRIME, 2 * PRIME, u32::MAX - 4].into_iter().flat_map(|of| (0..4).map(move |more| of.wrapping_add(more)));
+    let rows: Vec<u32> = near.chain([PRIME - 1, 2 * PRIME - 1]).filter(|&row| row < u32::MAX - 1).collect();
+    for (dim, weights, chunk, rows) in [(10, 64, 8, &rows[..]), (10, 70, 10, &rows), (1 << 16, 5000, 1, &rows[..4])] {
+        let addressing = if chunk == dim { Addressing::Rows } else { Addressing::Hashed };
+        let config = Config::new(&[u32::MAX - 2, 1], dim, weights, chunk).with_addressing(addressing);
+        let config = config.with_init(Init::Uniform { low: -1.0, high: 1.0 });
+        let mut mirror = CpuSharedGroup::new(config.clone()).unwrap();
+        assert_eq!(new(context)(&config).read_rows(rows).unwrap(), mirror.read_rows(rows).unwrap(), "{config:?}");
     }
-    // The most rows that 32 bits can number, and a look-up of the last row.
-    let most = good.with_tables(vec![u32::MAX - 2, 1]);
-    let mut group = SharedGroup::new(context, most.clone()).unwrap();
-    let mut mirror = CpuSharedGroup::new(most).unwrap();
-    let rows = [u32::MAX - 2, u32::MAX - 3, 0];
-    assert_eq!(group.read_rows(&rows).unwrap(), mirror.read_rows(&rows).unwrap());
-    for compression in [1e9, 0.5, f64::INFINITY, f64::NAN] {
-        let made = Config::compressed(&[1000], 64, compression, 32);
-        refuses!(made, Error::Config { field: "compression", .. }, "{compression}");
-    }
+    refuses!(SharedGroup::new(context, Config::new(&[10], 0, 64, 8)), Error::Config { field: "dim", .. });
 }

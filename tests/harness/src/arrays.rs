@@ -1,4 +1,4 @@
-//! Properties of shared arrays on any backend. `new` makes an array of a configuration.
+//! The tests of shared arrays that every backend passes. `new` makes an array of a configuration; of random ones a test takes `runs`.
 
 use hotrow::{
     CpuScaler, CpuSharedGroup, Error, GradSlice, Init, Lookup as _, LossScale, Optimizer, OutOfRange, Pooling,
@@ -7,11 +7,12 @@ use hotrow::{
 };
 
 use crate::{
-    gradient::{halved, is_model},
+    gradient::{covers, halved, is_model},
     lockstep::bits,
+    seed::share,
     shared::{
-        Bags, WAYS, bags, close, forward, fp32, gradients, moved, nudge, outputs, random_grads, weight_gradients,
-        weights,
+        Bags, WAYS, bags, close, config, exact, forward, fp32, gradients, moved, nudge, outputs, packed, random_grads,
+        seeds, weight_gradients, weights,
     },
 };
 
@@ -35,12 +36,68 @@ macro_rules! arrays {
 }
 arrays!(CpuSharedGroup SharedGroup);
 
+/// Declares this module's tests of sorted backwards, or of the atomic one. `$with` gives a test a backend's `new`.
+#[macro_export]
+macro_rules! array_tests {
+    (sorted, $with:expr, $runs:expr) => {
+        $crate::array_tests!($with, $runs; steps_are_the_model_s, gradients_are_the_model_s,
+            halves_give_what_their_floats_give, a_step_by_the_gradient_is_a_backward, steps_by_given_gradients,
+            a_scaled_loss_and_an_overflow, what_is_not_finite_is_left_out_and_counted, empty_batches_move_nothing,
+            bad_calls_leave_everything_as_it_was, one_row_a_hundred_thousand_times, an_array_that_does_not_change_stays,
+            an_array_goes_on_under_another_configuration);
+    };
+    (atomic, $with:expr, $runs:expr) => {
+        $crate::array_tests!($with, $runs; atomic_steps_are_the_model_s, an_atomic_scaled_loss_and_an_overflow,
+            one_row_a_hundred_thousand_times_atomically, what_is_covered_decays);
+    };
+    ($with:expr, $runs:expr; $($test:ident),*) => {$(
+        #[test]
+        fn $test() {
+            $with(&|new| $crate::arrays::$test(new, $runs));
+        }
+    )*};
+}
+
+/// Makes an array of a configuration.
+pub type New<'a, T> = &'a dyn Fn(&Config) -> T;
+
+/// The parity of the bits of a seed. [`packed`] picks by bits 0 and 1, by bit 2 and by bits 3 and 4; each choice meets both parities.
+pub fn odd(seed: u64) -> usize {
+    seed.count_ones() as usize % 2
+}
+
+pub fn way(seed: u64) -> Backward {
+    WAYS[odd(seed)]
+}
+
+/// For each seed of a test an FP32 array and a packed one; backwards of both ways take turns.
+pub fn configs(name: &str, runs: u64) -> impl Iterator<Item = (u64, Config)> {
+    let both = |seed| [config(seed), packed(seed)].map(|config| (seed, config.with_backward(way(seed))));
+    seeds(name, runs).flat_map(both)
+}
+
+fn atomic(config: Config) -> Config {
+    config.with_backward(Backward::Atomic)
+}
+
 fn snapshot(array: &mut impl Array) -> RobeSnapshot {
     SharedArray::snapshot(array).unwrap()
 }
 
+pub fn steps_are_the_model_s<T: Array>(new: New<'_, T>, runs: u64) {
+    let moved: usize =
+        share(configs("steps of arrays", runs)).map(|(seed, config)| steps_of_the_model(new, seed, &config)).sum();
+    assert!(moved > 1_000, "{moved} weights moved");
+}
+
+pub fn atomic_steps_are_the_model_s<T: Array>(new: New<'_, T>, runs: u64) {
+    let steps = |seed| steps_of_the_model(new, seed, &atomic(config(seed)));
+    let moved: usize = share(seeds("atomic steps", runs)).map(steps).sum();
+    assert!(moved > 1_000, "{moved} weights moved");
+}
+
 /// Three steps, each against the model: outputs, gradients of the weights, the moved array. Returns the number of weights that moved.
-pub fn steps_are_the_models<T: Array>(new: &dyn Fn(&Config) -> T, seed: u64, config: &Config) -> usize {
+fn steps_of_the_model<T: Array>(new: New<'_, T>, seed: u64, config: &Config) -> usize {
     let mut array = new(config);
     let mut seen = 0;
     for step in 0..3 {
@@ -74,7 +131,7 @@ pub fn steps_are_the_models<T: Array>(new: &dyn Fn(&Config) -> T, seed: u64, con
 /// Steps beside the same steps on the CPU: outputs, gradients, states and rows are equal bit for bit. Returns the gradient of the last step, and the
 /// states before and after it.
 pub fn steps_are_the_cpus<T: Array>(
-    new: &dyn Fn(&Config) -> T,
+    new: New<'_, T>,
     config: &Config,
     batches: &[Bags],
 ) -> (Vec<f32>, [RobeSnapshot; 2]) {
@@ -97,6 +154,9 @@ pub fn steps_are_the_cpus<T: Array>(
         assert!(wrong != after, "the comparison can fail");
         last = Some((found, [before, after]));
     }
+    let mut other = new(&config.clone().with_seed(1));
+    other.restore(&mirror.snapshot()).unwrap();
+    assert!(snapshot(&mut other) == mirror.snapshot(), "a CPU's snapshot, {config:?}");
     let total: u64 = config.tables.iter().map(|&rows| u64::from(rows)).sum();
     let rows: Vec<u32> = (0..800).map(|i| (i * total / 800) as u32).collect();
     assert_eq!(array.read_rows(&rows).unwrap(), mirror.read_rows(&rows).unwrap(), "{config:?}");
@@ -109,12 +169,7 @@ fn whole(seed: u64, n: usize) -> Vec<f32> {
 }
 
 /// The state after two steps of whole gradients, changed by `change`.
-pub fn two_steps<T: Array>(
-    new: &dyn Fn(&Config) -> T,
-    config: &Config,
-    seed: u64,
-    change: fn(&mut [f32]),
-) -> RobeSnapshot {
+pub fn two_steps<T: Array>(new: New<'_, T>, config: &Config, seed: u64, change: fn(&mut [f32])) -> RobeSnapshot {
     let mut array = new(config);
     for step in 0..2 {
         let bags = Bags { weights: None, ..bags(config, seed + step, 12, 60) };
@@ -128,7 +183,7 @@ pub fn two_steps<T: Array>(
 
 /// Where sums are exact in any order, the atomic backward gives the bits of the sorted one, also beside gradients that are not finite: these are left
 /// out and counted. Returns how many; 0 if they would not have moved, since their gradients are 0.
-pub fn exact_sums_are_the_sorted_ones<T: Array>(new: &dyn Fn(&Config) -> T, seed: u64, config: &Config) -> u64 {
+pub fn exact_sums_are_the_sorted_ones<T: Array>(new: New<'_, T>, seed: u64, config: &Config) -> u64 {
     let config = config.clone().with_pooling([Pooling::Sum, Pooling::None][seed as usize % 2]);
     let run = |backward, change| two_steps(new, &config.clone().with_backward(backward), seed, change);
     let way = WAYS[seed as usize / 2 % 2];
@@ -143,7 +198,7 @@ pub fn exact_sums_are_the_sorted_ones<T: Array>(new: &dyn Fn(&Config) -> T, seed
 }
 
 /// Decay changes exactly the weights that chunks cover, also where gradients sum to 0; marks do not survive a step.
-pub fn what_is_covered_decays<T: Array>(new: &dyn Fn(&Config) -> T) {
+pub fn what_is_covered_decays<T: Array>(new: New<'_, T>, _: u64) {
     let optimizer = Optimizer::sgd(1.0).with_weight_decay(0.5);
     let config = Config::new(&[1000], 6, 500, 4).with_backward(Backward::Atomic).with_optimizer(optimizer);
     let mut array = new(&config.with_init(Init::Constant(1.0)));
@@ -162,7 +217,7 @@ pub fn what_is_covered_decays<T: Array>(new: &dyn Fn(&Config) -> T) {
 }
 
 /// Blocks that a step does not change keep their words; others are packed anew.
-pub fn an_array_that_does_not_change_stays<T: Array>(new: &dyn Fn(&Config) -> T) {
+pub fn an_array_that_does_not_change_stays<T: Array>(new: New<'_, T>, _: u64) {
     let rules = [
         (Optimizer::sgd(0.0), 1.0, true),
         (Optimizer::adagrad(0.1), 0.0, true),
@@ -191,8 +246,16 @@ pub fn an_array_that_does_not_change_stays<T: Array>(new: &dyn Fn(&Config) -> T)
     }
 }
 
+pub fn one_row_a_hundred_thousand_times<T: Array>(new: New<'_, T>, _: u64) {
+    WAYS.into_iter().for_each(|backward| one_row_often(new, backward, 0.0));
+}
+
+pub fn one_row_a_hundred_thousand_times_atomically<T: Array>(new: New<'_, T>, _: u64) {
+    [0.0, 0.5].into_iter().for_each(|weight_decay| one_row_often(new, Backward::Atomic, weight_decay));
+}
+
 /// One row 100,000 times: sums of many chunks at one start, and a last chunk that is shorter. Small integers sum exactly in any order.
-pub fn one_row_a_hundred_thousand_times<T: Array>(new: &dyn Fn(&Config) -> T, backward: Backward, weight_decay: f32) {
+fn one_row_often<T: Array>(new: New<'_, T>, backward: Backward, weight_decay: f32) {
     let (n, row) = (100_000, 2_000_000_000);
     let optimizer = Optimizer::sgd(1.0).with_weight_decay(weight_decay);
     let config = Config::new(&[1 << 31], 5, 40_000, 3).with_backward(backward).with_optimizer(optimizer);
@@ -203,8 +266,23 @@ pub fn one_row_a_hundred_thousand_times<T: Array>(new: &dyn Fn(&Config) -> T, ba
     assert_eq!(fp32(&snapshot(&mut array)).iter().filter(|&&w| w != 0.0).count(), 5);
 }
 
+pub fn a_scaled_loss_and_an_overflow<T: Array>(new: New<'_, T>, _: u64) {
+    for optimizer in [Optimizer::sgd(0.5), Optimizer::adagrad(0.1)] {
+        scaled_and_overflown(new, &config(11).with_optimizer(optimizer));
+    }
+}
+
+pub fn an_atomic_scaled_loss_and_an_overflow<T: Array>(new: New<'_, T>, _: u64) {
+    for weight_decay in [0.0, 0.25] {
+        scaled_and_overflown(
+            new,
+            &atomic(exact(2).with_optimizer(Optimizer::sgd(0.5).with_weight_decay(weight_decay))),
+        );
+    }
+}
+
 /// A scale of a power of two loses no bit. An overflow moves no weight, in its own step or later.
-pub fn a_scaled_loss_and_an_overflow<T: Array>(new: &dyn Fn(&Config) -> T, config: &Config) {
+fn scaled_and_overflown<T: Array>(new: New<'_, T>, config: &Config) {
     let bags = bags(config, 11, 5, 12);
     let mut arrays = [(); 2].map(|()| new(config));
     let n = forward(&mut arrays[0], &bags).len();
@@ -237,7 +315,7 @@ pub fn a_scaled_loss_and_an_overflow<T: Array>(new: &dyn Fn(&Config) -> T, confi
 
 /// The gradient of a batch, the batch's gradients, and the state before and after its backward. No weight moves before that.
 pub fn step<T: Array>(
-    new: &dyn Fn(&Config) -> T,
+    new: New<'_, T>,
     config: &Config,
     bags: &Bags,
     seed: u64,
@@ -252,36 +330,49 @@ pub fn step<T: Array>(
     (found, grads, [before, snapshot(&mut array)])
 }
 
-pub fn gradients_are_the_models<T: Array>(new: &dyn Fn(&Config) -> T, seed: u64, config: &Config) {
-    let bags = bags(config, seed, 8, 60);
-    let [dense, sparse] = WAYS.map(|backward| {
-        let config = config.clone().with_backward(backward);
-        let (gradient, grads, _) = step(new, &config, &bags, seed);
-        is_model(&config, &bags, &grads, &gradient).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-        bits(&gradient)
-    });
-    assert!(dense == sparse, "seed {seed}");
+/// The dense gradient is the sparse one, bit for bit, and covers at most as many weights as the configuration says.
+pub fn gradients_are_the_model_s<T: Array>(new: New<'_, T>, runs: u64) {
+    for seed in share(seeds("gradients", runs)) {
+        let bags = bags(&config(seed), seed, 8, 60);
+        let [dense, sparse] = WAYS.map(|backward| {
+            let config = config(seed).with_backward(backward);
+            let (gradient, grads, _) = step(new, &config, &bags, seed);
+            is_model(&config, &bags, &grads, &gradient).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            let covered = gradient.iter().filter(|&&sum| covers(sum)).count();
+            assert!(covered <= config.most_covered(bags.indices.len() as u32) as usize, "seed {seed}");
+            bits(&gradient)
+        });
+        assert!(dense == sparse, "seed {seed}");
+    }
 }
 
 /// An FP16 gradient equals the FP32 gradient of the same values.
-pub fn halves_give_what_their_floats_give<T: Array>(new: &dyn Fn(&Config) -> T, seed: u64, config: &Config) {
-    let config = config.clone().with_backward(WAYS[seed as usize % 2]);
-    let mut array = new(&config);
-    let exact = random_grads(seed, forward(&mut array, &bags(&config, seed, 8, 60)).len());
-    let (halves, floats) = halved(&exact);
-    let found = array.gradient(GradSlice::F16(&halves)).unwrap();
-    assert!(found == array.gradient(GradSlice::F32(&floats)).unwrap(), "seed {seed}");
-    assert!(found != array.gradient(GradSlice::F32(&exact)).unwrap(), "the comparison can fail");
-    refuses!(array.gradient(GradSlice::F16(&halves[1..])), Error::Length { what: "grad_outputs", .. });
+pub fn halves_give_what_their_floats_give<T: Array>(new: New<'_, T>, runs: u64) {
+    for seed in seeds("halves", runs / 3) {
+        let config = exact(seed).with_backward(way(seed));
+        let mut array = new(&config);
+        let grads = random_grads(seed, forward(&mut array, &bags(&config, seed, 8, 60)).len());
+        let (halves, floats) = halved(&grads);
+        let found = array.gradient(GradSlice::F16(&halves)).unwrap();
+        assert!(found == array.gradient(GradSlice::F32(&floats)).unwrap(), "seed {seed}");
+        assert!(found != array.gradient(GradSlice::F32(&grads)).unwrap(), "the comparison can fail");
+        refuses!(array.gradient(GradSlice::F16(&halves[1..])), Error::Length { what: "grad_outputs", .. });
+    }
+}
+
+pub fn a_step_by_the_gradient_is_a_backward<T: Array>(new: New<'_, T>, runs: u64) {
+    let (mut all, mut noticed) = (0, [0; 2]);
+    for (seed, config) in share(configs("steps by given gradients", runs)) {
+        let found = step_by_the_gradient(new, seed, &config);
+        noticed.iter_mut().zip(found).for_each(|(noticed, found)| *noticed += u32::from(found));
+        all += 1;
+    }
+    assert!(2 * noticed[0] > all && (noticed[1] > 0 || all < 60), "the comparison can fail: {noticed:?} of {all}");
 }
 
 /// A step by the gradient of a batch leaves what its backward leaves, bit for bit, also where gradients are not finite or sum to 0. Returns whether
 /// a wrong gradient leaves something else, and whether +0.0 in place of -0.0 does: whether weights move without a gradient.
-pub fn a_step_by_the_gradient_is_a_backward<T: Array>(
-    new: &dyn Fn(&Config) -> T,
-    seed: u64,
-    config: &Config,
-) -> [bool; 2] {
+fn step_by_the_gradient<T: Array>(new: New<'_, T>, seed: u64, config: &Config) -> [bool; 2] {
     let run = |config: &Config, end: &dyn Fn(&mut T, &[f32])| {
         let mut array = new(config);
         for step in 0..2 {
@@ -304,7 +395,7 @@ pub fn a_step_by_the_gradient_is_a_backward<T: Array>(
     let wanted = run(config, &|array, grads| array.backward(grads).unwrap());
     assert!(by(config, |_| {}) == wanted, "seed {seed}, {config:?}");
     if config.precision == Precision::Fp32 {
-        let atomic = by(&config.clone().with_backward(Backward::Atomic), |_| {});
+        let atomic = by(&atomic(config.clone()), |_| {});
         assert!(atomic == wanted, "atomic, seed {seed}, {config:?}");
     }
     let not_zero = |g: &mut f32| *g *= if *g == 0.0 { 1.0 } else { -1.5 };
@@ -312,7 +403,7 @@ pub fn a_step_by_the_gradient_is_a_backward<T: Array>(
 }
 
 /// Steps by given gradients: after a forward without an access, of a scaled loss, and wrong calls.
-pub fn steps_by_given_gradients<T: Array>(new: &dyn Fn(&Config) -> T) {
+pub fn steps_by_given_gradients<T: Array>(new: New<'_, T>, _: u64) {
     let config = Config::new(&[100], 4, 64, 4).with_precision(Precision::Int8).with_optimizer(Optimizer::adam(0.1));
     let config = config.with_init(Init::Uniform { low: -1.0, high: 1.0 }).with_out_of_range(OutOfRange::Skip);
     let gradient: Vec<f32> = (0..64u8).map(|w| if w % 3 == 0 { -0.0 } else { f32::from(w) - 30.0 }).collect();
@@ -356,8 +447,8 @@ pub fn steps_by_given_gradients<T: Array>(new: &dyn Fn(&Config) -> T) {
     assert!(snapshot(&mut array).weight_words == scaled.1);
 }
 
-/// What is not finite moves no weight, and is counted.
-pub fn what_is_not_finite_is_left_out_and_counted<T: Array>(new: &dyn Fn(&Config) -> T) {
+/// What is not finite shows in the gradient, moves no weight, and is counted.
+pub fn what_is_not_finite_is_left_out_and_counted<T: Array>(new: New<'_, T>, _: u64) {
     for backward in WAYS {
         let config = Config::new(&[100], 4, 40, 4).with_backward(backward).with_init(Init::Constant(1.0));
         let mut array = new(&config);
@@ -365,10 +456,13 @@ pub fn what_is_not_finite_is_left_out_and_counted<T: Array>(new: &dyn Fn(&Config
         let bags = Bags { indices: vec![3, 50], offsets: vec![0, 1, 2], weights: None };
         forward(&mut array, &bags);
         let mut grads = vec![1.0; 8];
-        (grads[1], grads[6]) = (f32::NAN, f32::INFINITY);
+        (grads[1], grads[6]) = (f32::NAN, f32::NEG_INFINITY);
+        let gradient = array.gradient(GradSlice::F32(&grads)).unwrap();
         array.backward(&grads).unwrap();
         let after = snapshot(&mut array);
         let bad = [(3, 1), (50, 2)].map(|(row, e)| robe::hash::location(row, e, 40, 4) as usize);
+        assert!(gradient[bad[0]].is_nan() && gradient[bad[1]] == f32::NEG_INFINITY, "{backward:?}");
+        assert_eq!(gradient.iter().filter(|sum| !sum.is_finite()).count(), 2);
         let read = gradients(&config, &bags, &grads);
         for w in 0..40 {
             let moves = read.contains_key(&w) && !bad.contains(&w);
@@ -378,8 +472,24 @@ pub fn what_is_not_finite_is_left_out_and_counted<T: Array>(new: &dyn Fn(&Config
     }
 }
 
+/// An empty batch and bags without a row are legal: they have no gradient, and move no weight.
+pub fn empty_batches_move_nothing<T: Array>(new: New<'_, T>, _: u64) {
+    for backward in [Backward::Dense, Backward::Sparse, Backward::Atomic] {
+        for (pooling, outputs) in [(Pooling::Sum, 8), (Pooling::Mean, 8), (Pooling::None, 0)] {
+            let mut array = new(&Config::new(&[10], 4, 64, 3).with_pooling(pooling).with_backward(backward));
+            let before = snapshot(&mut array);
+            let found = array.forward(&[], &[0, 0, 0], None).unwrap();
+            assert_eq!(found, vec![0.0; outputs]);
+            let gradient = array.gradient(GradSlice::F32(&vec![1.0; outputs])).unwrap();
+            assert!(gradient.len() == 64 && !gradient.into_iter().any(covers) && array.pending());
+            array.backward(&found).unwrap();
+            assert_eq!(snapshot(&mut array), before);
+        }
+    }
+}
+
 /// Every wrong call has a named error and moves nothing.
-pub fn bad_calls_leave_everything_as_it_was<T: Array>(new: &dyn Fn(&Config) -> T) {
+pub fn bad_calls_leave_everything_as_it_was<T: Array>(new: New<'_, T>, _: u64) {
     let config = Config::new(&[10, 5], 4, 64, 4);
     let mut array = new(&config);
     let before = snapshot(&mut array);
@@ -393,12 +503,14 @@ pub fn bad_calls_leave_everything_as_it_was<T: Array>(new: &dyn Fn(&Config) -> T
     assert!(matches!(refused(&[1, 2], &[0, 2], None), Error::Bags { features: 2, bags: 1 }));
     assert!(matches!(refused(&[1, 2], &[0, 1, 2], Some(&[1.0])), Error::Length { what: "weights", .. }));
     refuses!(array.backward(&[]), Error::Order { .. });
+    refuses!(array.gradient(GradSlice::F32(&[])), Error::Order { call: "gradient", .. });
     let mut after = snapshot(&mut array);
     assert_eq!(std::mem::take(&mut after.counters.out_of_range), [0, 1], "counted, and no more");
     after.counters.out_of_range = vec![0, 0];
     assert_eq!(after, before);
     array.forward(&[1, 2], &[0, 1, 2], None).unwrap();
     refuses!(array.backward(&[1.0; 7]), Error::Length { what: "grad_outputs", wanted: 8, found: 7 });
+    refuses!(array.gradient(GradSlice::F32(&[1.0; 7])), Error::Length { what: "grad_outputs", wanted: 8, found: 7 });
     refuses!(array.write_weights(&[0.0; 64]), Error::Order { .. });
     array.backward(&[1.0; 8]).unwrap();
     refuses!(array.write_weights(&[0.0; 63]), Error::Length { wanted: 64, found: 63, .. });
@@ -422,7 +534,13 @@ pub fn bad_calls_leave_everything_as_it_was<T: Array>(new: &dyn Fn(&Config) -> T
 
 /// An array runs under several configurations in turn, with other tables, chunks and ways: each time as one that was made with the configuration and
 /// has the same weights. What does not fit is refused.
-pub fn an_array_goes_on_under_another_configuration<T: Array>(new: &dyn Fn(&Config) -> T, base: &Config) {
+pub fn an_array_goes_on_under_another_configuration<T: Array>(new: New<'_, T>, _: u64) {
+    for config in [config(1), config(3), packed(4), packed(5), packed(7)] {
+        goes_on_under_another_configuration(new, &config);
+    }
+}
+
+fn goes_on_under_another_configuration<T: Array>(new: New<'_, T>, base: &Config) {
     let base = base.clone().with_tables(vec![5000, 307]).with_features(Vec::new()).with_weights(3000).with_chunk(16);
     let base = base.with_addressing(Addressing::Hashed);
     let mut array = new(&base);
