@@ -12,14 +12,22 @@ use std::{
 
 use hotrow::internals::Pieces as _;
 use hotrow::{
-    CounterBits, CpuGroup, CpuSharedGroup, Error, GroupConfig, Init, LookupKind, Optimizer, OutOfRange, Part, Policy,
-    Pooling, Precision, RandomBits, Rounding, Snapshot, StatePrecision, checkpoint,
+    CounterBits, CpuGroup, CpuSharedGroup, Error, GroupConfig, Init, LookupKind, Optimizer, OutOfRange, Part,
+    Placement, Policy, Pooling, Precision, RandomBits, Rounding, Snapshot, StatePrecision, checkpoint,
     prelude::*,
     robe::{Addressing, Backward, Config},
 };
-use hotrow_harness::{child, data::place, face::state, lockstep::counts};
+use hotrow_harness::{
+    child,
+    data::place,
+    face::state,
+    lockstep::{bits, counts, random_batch, random_config},
+    sample_seeds,
+    shared::bags,
+};
 use proptest::test_runner::TestRunner;
-use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
+use rand::{RngExt as _, SeedableRng as _};
+use rand_pcg::Pcg64;
 use safetensors::{Dtype, SafeTensors};
 use serde_json::json;
 use tempfile::tempdir;
@@ -46,18 +54,22 @@ fn hashed_rows() -> Config {
 }
 
 /// Runs steps, some followed by a flush. Returns the outputs of all steps.
-fn train(table: &mut dyn Lookup, steps: std::ops::Range<u32>) -> Vec<Vec<u32>> {
+fn train(table: &mut dyn Lookup, steps: std::ops::Range<u64>) -> Vec<Vec<u32>> {
     steps
         .map(|step| {
-            let mut rng = StdRng::seed_from_u64(u64::from(step));
-            let indices: Vec<u32> = (0..80).map(|i| rng.random_range(0..[150, 50][i / 40])).collect();
-            let offsets: Vec<u32> = (0..=8).map(|bag| bag * 10).collect();
-            let outputs = table.forward(&indices, &offsets, None).unwrap();
+            let batch = match table.kind() {
+                LookupKind::Shared(array) => bags(array.config(), step, 4, 20),
+                LookupKind::Rows(group) => random_batch(group.config(), &mut Pcg64::seed_from_u64(step)),
+                _ => unreachable!("a table of one rank"),
+            };
+            let Ok(outputs) = table.forward(&batch.indices, &batch.offsets, batch.weights.as_deref()) else {
+                return Vec::new(); // a bad index
+            };
             table.backward(&outputs.iter().map(|x| x * 0.1 + 0.2).collect::<Vec<_>>()).unwrap();
             if let (LookupKind::Rows(group), 4) = (table.kind(), step % 5) {
                 group.flush().unwrap();
             }
-            outputs.iter().map(|x| x.to_bits()).collect()
+            bits(&outputs)
         })
         .collect()
 }
@@ -68,42 +80,11 @@ fn trained(config: &GroupConfig) -> CpuGroup {
     group
 }
 
-/// Every precision, policy, optimiser and rounding, with a cache and without, in pieces of several sizes.
-fn configs() -> Vec<GroupConfig> {
-    let mut configs = Vec::new();
-    for (i, precision) in Precision::ALL.into_iter().enumerate() {
-        let optimizers = [
-            Optimizer::sgd(0.1),
-            Optimizer::adagrad(0.1),
-            Optimizer::row_wise_adagrad(0.1),
-            Optimizer::momentum(0.1).with_clip_value(Some(0.25)),
-            Optimizer::adam(0.1).with_decoupled(true).with_weight_decay(0.01).with_beta1(0.8).with_beta2(0.99),
-            Optimizer::row_wise_adam(0.1).with_own_count(true).with_clip_norm(Some(0.5)),
-        ];
-        for (j, optimizer) in optimizers.into_iter().enumerate() {
-            configs.push(
-                config()
-                    .with_precision(precision)
-                    .with_optimizer(optimizer)
-                    .with_policy(if (i + j) % 2 == 0 { Policy::Lfu } else { Policy::Lru })
-                    .with_rounding(if i % 3 == 0 { Rounding::Nearest } else { Rounding::Stochastic })
-                    .with_write_rounding(Rounding::ALL[j % 2])
-                    .with_random_bits(RandomBits::ALL[j % 3])
-                    .with_counter_bits(CounterBits::ALL[(i + j) / 2 % 3])
-                    .with_cache_rows([64, 0, 200][j % 3])
-                    .with_dim([8, 5, 20][(i + j) % 3]),
-            );
-        }
-    }
-    for (precision, optimizer) in [(Precision::Fp16, Optimizer::adagrad(0.1)), (Precision::Int4, Optimizer::adam(0.1))]
-    {
-        configs
-            .push(config().with_precision(precision).with_optimizer(optimizer).with_state(Some(StatePrecision::Fp32)));
-    }
-    configs.push(config().with_ways(1));
-    configs.push(config().with_ways(5).with_policy(Policy::Lru));
-    configs.push(config().with_padding(vec![Some(3), Some(5)]));
-    configs
+/// Random configurations, and sets of other sizes.
+fn configs() -> impl Iterator<Item = GroupConfig> {
+    let random =
+        sample_seeds(1, "checkpoints of the CPU", 40).map(|seed| random_config(&mut Pcg64::seed_from_u64(seed)));
+    random.chain([config().with_ways(1), config().with_ways(5).with_policy(Policy::Lru)])
 }
 
 /// Makes a table, or one of other values and other pieces.
@@ -111,7 +92,7 @@ type Make = Box<dyn Fn(bool) -> Box<dyn Lookup>>;
 
 /// Every table of [`configs`], and arrays with states of every type.
 fn tables() -> impl Iterator<Item = Make> {
-    let rows = configs().into_iter().map(|config| -> Make {
+    let rows = configs().map(|config| -> Make {
         let other = config.clone().with_init(Init::Constant(0.5)).with_piece_bytes(None);
         Box::new(move |same| Box::new(CpuGroup::new(if same { &config } else { &other }.clone()).unwrap()))
     });
@@ -161,7 +142,7 @@ fn a_loaded_table_goes_on_bit_for_bit() {
 
 /// The configuration that a file keeps.
 fn kept(config: &GroupConfig) -> GroupConfig {
-    config.clone().with_init(Init::Constant(0.0)).with_piece_bytes(None)
+    config.clone().with_init(Init::Constant(0.0)).with_piece_bytes(None).with_placement(Placement::Device)
 }
 
 #[test]
@@ -677,7 +658,7 @@ fn a_killed_save_leaves_the_old_file_whole() {
     let mut group = large();
     at_step(&mut group, 1);
     checkpoint::save(&mut group, &path).unwrap();
-    let mut rng = StdRng::seed_from_u64(hotrow_harness::seed_for("killed saves"));
+    let mut rng = Pcg64::seed_from_u64(hotrow_harness::seed_for("killed saves"));
     let (mut kills, mut left_over) = (0, 0);
     let wanted = hotrow_harness::data::kills();
     while kills < wanted || left_over < 5 {
