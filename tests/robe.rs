@@ -9,7 +9,7 @@ use hotrow::{
 };
 use hotrow_harness::{
     array_tests,
-    arrays::{self, configs, step},
+    arrays::{self, New, configs, step},
     gradient::{covers, is_model},
     shared::{
         Bags, WAYS, bags, close, config, forward, gradients, moved, outputs, packed, random_grads, seeds,
@@ -21,7 +21,7 @@ fn new(config: &Config) -> CpuSharedGroup {
     CpuSharedGroup::new(config.clone()).unwrap()
 }
 
-fn on_cpu(test: &dyn Fn(&dyn Fn(&Config) -> CpuSharedGroup)) {
+fn on_cpu(test: &dyn Fn(New<'_, CpuSharedGroup>)) {
     test(&new);
 }
 

@@ -15,7 +15,7 @@ use wgpu::BufferUsages;
 use crate::caller::{self, download, storage};
 use hotrow_harness::{
     array_tests,
-    arrays::{self, configs, odd, way},
+    arrays::{self, New, configs, odd, way},
     device::{again, options, share, spoiled, with_gpu},
     gpu_test,
     gradient::{covers, descended},
@@ -35,7 +35,7 @@ fn narrow() -> Context {
     again(&options().rank(RankBody::Portable).max_groups(3))
 }
 
-fn on_gpu(test: &dyn Fn(&dyn Fn(&Config) -> SharedGroup)) {
+fn on_gpu(test: &dyn Fn(New<'_, SharedGroup>)) {
     with_gpu(|context| test(&new(context)));
 }
 
@@ -334,11 +334,8 @@ fn a_caller_s_buffers_get_the_same(context: &Context) {
         let mut records = SharedGroup::new(context, config.clone()).unwrap();
         let grads = random_grads(4, forward(&mut waits, &bags).len());
         let gradient = waits.gradient(GradSlice::F32(&grads)).unwrap();
-        if by_step {
-            waits.step(&gradient).unwrap()
-        } else {
-            waits.backward(&grads).unwrap()
-        }
+        let done = if by_step { waits.step(&gradient) } else { waits.backward(&grads) };
+        done.unwrap();
         let [indices, offsets] =
             [&bags.indices, &bags.offsets].map(|words| storage(context, &[&words[..], &[0]].concat()));
         let (outputs, grads) =
