@@ -243,7 +243,7 @@ fn configurations_that_cannot_be_are_named() {
         (good.clone().with_tables(vec![u32::MAX]), "tables", "4294967295"),
         (good.clone().with_optimizer(Optimizer::row_wise_adam(0.1)), "optimizer", "row-wise-adam"),
         (good.clone().with_optimizer(Optimizer::adam(0.1).with_own_count(true)), "optimizer", "own_count"),
-        (good.clone().with_optimizer(Optimizer::sgd(0.1).with_clip_norm(Some(1.0))), "optimizer", "clip_norm"),
+        (good.with_optimizer(Optimizer::sgd(0.1).with_clip_norm(Some(1.0))), "optimizer", "clip_norm"),
         (adam.with_state(Some(StatePrecision::Int8)), "state", "int8"),
     ] {
         let error = CpuSharedGroup::new(config).unwrap_err();
