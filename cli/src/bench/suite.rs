@@ -25,8 +25,7 @@ use hotrow_report::clock::{Clock, Complaints, Deadline};
 use hotrow_report::failure::{Failure, ensure_usage};
 use hotrow_report::options::{Backend, Options, whole};
 use hotrow_report::output;
-use hotrow_report::plot::{Chart, Style};
-use hotrow_report::records::{Measurement, Select, Unit};
+use hotrow_report::records::{Select, Unit};
 use hotrow_report::run::{Machine, Run};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -54,7 +53,7 @@ pub(super) struct Args {
 type Measure = fn(&mut Bench<'_>) -> anyhow::Result<()>;
 
 /// The parts of the suite. Short parts and parts that decide a goal come first.
-const PARTS: [(&str, &str, Option<Measure>); 20] = [
+const PARTS: [(&str, &str, Option<Measure>); 14] = [
     ("random", "Random rows read and updated, 64 B to 4 KB in tables of all sizes, against a copy", Some(random::run)),
     ("hits", "All rows resident: gather, forward, backward", None),
     ("nvidia", "NVIDIA's shape", None),
@@ -65,19 +64,13 @@ const PARTS: [(&str, &str, Option<Measure>); 20] = [
         "95 % hits: staged with prefetch and without, against mapped; bytes counted and copied",
         Some(staged::run),
     ),
-    ("windows", "A cache larger than a binding", None),
     ("readers", "A row a pixel read by the caller's own shader, against a raw read", Some(readers::readers)),
     ("grid", "Steps of a hash grid: 2^18 points, a sort against atomic additions", Some(grid::run)),
     ("sort", "The sort alone", Some(sort::run)),
-    ("scaling", "Time against work", None),
-    ("skew", "One row takes a tenth of the accesses", None),
     ("optimizers", "SGD, row-wise and element-wise AdaGrad", None),
     ("low-precision", "Backward of each precision without a cache, against FP32", None),
     ("pinned", "Hot rows pinned: caches of 128 and 1024 MB against none", None),
     ("small", "A thousand indices", None),
-    ("lookups", "The bodies that look up rows, side by side", None),
-    ("trusted", "Shaders with wgpu's runtime checks and without", None),
-    ("tbe", "TBE's shape", None),
     (FULL, "NVIDIA's shape whole: 268 million rows, 37.5 GB in 18 pieces. Only if it is named", None),
 ];
 
@@ -119,14 +112,9 @@ fn compare(run: &mut Run) -> anyhow::Result<()> {
 /// Measures a part: its cases, then what it has beyond them. After a case that fails, the others are still measured.
 fn measure(bench: &mut Bench<'_>, part: &str, beyond: Option<Measure>) {
     let cases: Vec<_> = cases::of(part).into_iter().filter(|case| !case.is_twin(bench)).collect();
-    let mut late = String::new();
     for case in cases {
         if let Some(reason) = bench.deadline.over() {
-            // The cases of time against work share a name.
-            if late != case.name {
-                bench.run.leave_out(case.name.as_str(), reason);
-            }
-            late = case.name;
+            bench.run.leave_out(case.name, reason);
         } else if let Err(error) = measure::measure(bench, &case) {
             bench.run.leave_out(case.name, format!("{error:#}"));
         }
@@ -175,10 +163,9 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let (mut run, copy) = (bench.run, bench.copy);
     compare(&mut run)?;
     run.judge(hardware && size.is_full(), deadline.seconds());
-    let mut charts = Vec::new();
-    for (stem, chart) in [("suite-random", random::chart(&run, copy)), ("suite-work", work(&run))] {
-        charts.extend(if chart.series.is_empty() { None } else { Some(chart.write(&args.common.out.join(stem))?) });
-    }
+    let chart = random::chart(&run, copy);
+    let charts =
+        if chart.series.is_empty() { Vec::new() } else { vec![chart.write(&args.common.out.join("suite-random"))?] };
     let tables = tables(&run)?;
     let goals = args.common.out.join("goals.md");
     output::write_file(&goals, run.goal_table().as_bytes())?;
@@ -189,21 +176,4 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
         return Err(anyhow::anyhow!("bench suite: {}", run.wrong.join("; ")).into());
     }
     Ok(())
-}
-
-/// The chart of time against work.
-fn work(run: &Run) -> Chart {
-    const LINES: [&str; 4] = ["forward", "backward", "sort, 32 bits", "step"];
-    let mut chart = Chart::new("Distinct rows in a step, or pairs sorted", "Time");
-    chart.title = format!("Time against work: {}", run.title());
-    (chart.log_x, chart.log_y) = (true, true);
-    let timed = Select { what: &LINES.join("|"), shape: "scaling|sort", setting: "" };
-    let style = |record: &Measurement| Style {
-        colour: LINES[..3].iter().position(|what| record.what == *what).unwrap_or(6),
-        dashed: false,
-        markers: true,
-    };
-    let at = |record: &Measurement| record.setting.number("distinct").or(record.setting.number("pairs"));
-    chart.lines(run.select(timed), "what", at, style);
-    chart
 }

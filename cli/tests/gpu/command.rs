@@ -157,7 +157,7 @@ fn wrong(suite: &Value, kernels: &[&str]) -> Option<String> {
     kernels.iter().find(|kernel| !moves(kernel)).map(|kernel| (*kernel).to_owned())
 }
 
-/// The first wrong figure of the suite that follows from its shapes: bytes of the bus, windows, hits, sums of times, ratios of times.
+/// The first wrong figure of the suite that follows from its shapes: bytes of the bus, hits, sums of times, ratios of times.
 fn figures_wrong(suite: &Value) -> Option<String> {
     let of = |what: &str, shape: &str| figure(suite, what, &[("shape", shape.into())]).unwrap_or(f64::NAN);
     let near = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-9;
@@ -168,7 +168,6 @@ fn figures_wrong(suite: &Value) -> Option<String> {
         ),
         // 136 B a record against 512 B.
         ("packed bytes", goal(suite, "packed_bytes")["reached"] == 136.0 / 512.0),
-        ("windows", of("windows", "windows-one") == 1.0 && of("windows", "windows-cut") >= 2.0),
         ("hits", of("hit rate", "hits-uniform") == 1.0 && of("hit rate", "uncached-int8") == 0.0),
         ("low precision", records(suite, "backward against FP32", &[]).len() == 6),
         ("pinned", (of("hit rate", "pinned-1024") - 0.95).abs() < 1e-3 && of("hit rate", "pinned-0") == 0.0),
@@ -222,12 +221,12 @@ fn the_suite_measures_every_kernel() {
             r#"{"sorts": [{"name": "cub", "pairs": 16777216, "pairs_per_second": 1e10}]}"#,
         )
         .unwrap();
-        let parts = "random,hits,small,sort,uncached,staged,low-precision,pinned,windows,readers,grid";
+        let parts = "random,hits,small,sort,uncached,staged,low-precision,pinned,readers,grid";
         let args =
             format!("suite --size small --only {parts} --commit abc --out out --seconds 900 --beside beside.json");
         let (out, suite) = bench(folder.path(), &args, "out/suite.json");
         assert_eq!(out.contains("software adapter: these figures show"), !context.caps().is_hardware(), "{out}");
-        for file in ["suite.json", "suite.csv", "goals.md", "suite-work.svg", "suite-work.png", "suite-random.svg"] {
+        for file in ["suite.json", "suite.csv", "goals.md", "suite-random.svg", "suite-random.png"] {
             assert!(folder.path().join("out").join(file).is_file() && out.contains(file), "{file}:\n{out}");
         }
         assert_eq!((&suite["commit"], &suite["size"]), (&"abc".into(), &"small".into()));
@@ -260,7 +259,6 @@ fn the_suite_measures_every_kernel() {
         for (what, shape, value) in [
             ("hit rate", "pinned-1024", Some(0.96)),
             ("hit rate", "hits-uniform", None),
-            ("windows", "windows-cut", Some(1.0)),
             ("counted in", "staged-alone", Some(1.0)),
             ("copied", "staged-prefetched", None),
             ("cached", "readers", None),
@@ -315,7 +313,7 @@ fn the_whole_shape_is_measured_only_if_it_is_named() {
         let all = suite("--seconds 3");
         let left_out = all["left_out"].as_array().unwrap();
         let has = |name: &str| left_out.iter().any(|one| one["what"] == name);
-        assert!(has("tbe") && !has("nvidia-full"), "{left_out:?}");
+        assert!(has("small") && !has("nvidia-full"), "{left_out:?}");
     });
 }
 

@@ -1,8 +1,7 @@
 //! The workloads of the suite: lines of `data/cases.csv`, and the batches that each of them draws.
 
-use hotrow::internals::Pieces as _;
 use hotrow::internals::layout::WAYS;
-use hotrow::{Context, ContextOptions, LookupBody, OptimizerKind, Placement, Policy, Precision, Rounding};
+use hotrow::{OptimizerKind, Placement, Policy, Precision, Rounding};
 use serde::{Deserialize, Deserializer, de::Error as _};
 use std::collections::BTreeMap;
 
@@ -23,7 +22,6 @@ const SMALLEST: [u32; 2] = [512, 262_144];
 enum Draw {
     Uniform,
     Zipf,
-    Tenth,
     Distinct,
     MostlyHits,
     Renewed,
@@ -52,9 +50,6 @@ pub(super) struct Case {
     optimizer: OptimizerKind,
     mapped: bool,
     backward: bool,
-    with: String,
-    #[serde(deserialize_with = "pair")]
-    window: [u32; 2],
     pub(super) pieces: u32,
     pub(super) hits: Option<f64>,
 }
@@ -75,18 +70,6 @@ pub(super) fn of(part: &str) -> Vec<Case> {
 }
 
 impl Case {
-    /// A context with the shaders of this case, if they are others than the clock's.
-    pub(super) fn context(&self, bench: &Bench<'_>) -> Result<Option<Context>, hotrow::Error> {
-        let body = LookupBody::ALL.into_iter().find(|body| body.name() == self.with);
-        let options = match body {
-            None if self.with.is_empty() => return Ok(None),
-            None => ContextOptions::default().trusted_shaders(true),
-            Some(body) => ContextOptions::default().lookup(body),
-        };
-        let timed = &bench.clock.timed;
-        Context::with_options(timed.device(), timed.queue(), &options).map(Some)
-    }
-
     /// Whether the case is another one's twin on this device, which maps no memory.
     pub(super) fn is_twin(&self, bench: &Bench<'_>) -> bool {
         self.pieces > 0 && !self.mapped && !bench.is_mapped()
@@ -99,9 +82,8 @@ impl Case {
 
     /// The tables, the cache, `by` times smaller than wanted, and the batches of the case on this device.
     pub(super) fn workload(&self, bench: &Bench<'_>, by: u32) -> anyhow::Result<Workload> {
-        let [tables, rows, lookups, wanted, window, smallest] =
-            [self.tables, self.rows, self.lookups, self.slots, self.window, SMALLEST]
-                .map(|[small, full]| bench.size.of(small, full));
+        let [tables, rows, lookups, wanted, smallest] = [self.tables, self.rows, self.lookups, self.slots, SMALLEST]
+            .map(|[small, full]| bench.size.of(small, full));
         let mut config = bench.config(&[1], self.precision, self.optimizer, 0).with_rounding(self.rounding);
         let slot = 4 * u64::from(self.dim) * if self.optimizer == OptimizerKind::AdaGrad { 2 } else { 1 };
         let mut slots = bench.slots(wanted / by, slot);
@@ -112,18 +94,13 @@ impl Case {
         let (n, mut random) = (lookups as usize, random(bench.seed, 1));
         let mut pins = Vec::new();
         let (warm, batches) = match self.draw {
-            Draw::Uniform | Draw::Zipf | Draw::Tenth => {
+            Draw::Uniform | Draw::Zipf => {
                 let mut batch = || -> anyhow::Result<Batch> {
                     let mut table = || -> anyhow::Result<Vec<u32>> {
-                        if let Some(alpha) = self.alpha {
-                            return zipf(&drawn, n, alpha, &mut random);
+                        match self.alpha {
+                            Some(alpha) => zipf(&drawn, n, alpha, &mut random),
+                            None => Ok(uniform(&drawn, n, &mut random)),
                         }
-                        let mut all = uniform(&drawn, n, &mut random);
-                        if self.draw == Draw::Tenth {
-                            all[..n / 10].fill(drawn[0]);
-                            shuffle(&mut all, &mut random);
-                        }
-                        Ok(all)
                     };
                     let features = (0..tables).map(|_| table()).collect::<anyhow::Result<_>>()?;
                     Ok(Batch { features, bag: self.bag })
@@ -175,8 +152,6 @@ impl Case {
         };
         (config.tables, config.dim, config.cache_rows) = (vec![rows; tables as usize], self.dim, slots);
         config.placement = if self.mapped { bench.mapped() } else { Placement::Device };
-        let window = u64::from(window).next_multiple_of(slot).min(bench.clock.binding());
-        config.set_window_bytes((window > 0).then_some(window));
         // Bindings may be slightly smaller than a round number.
         let short = self.draw != Draw::Renewed && slots < wanted - wanted / 1000;
         let (dim, bag, law) = (self.dim, self.bag, self.law());
@@ -198,7 +173,6 @@ impl Case {
         match self.draw {
             Draw::Uniform => "uniform",
             Draw::Zipf => return format!("Zipf {}", self.alpha.unwrap_or_default()),
-            Draw::Tenth => "uniform, but a tenth to one row",
             Draw::Distinct => "all to distinct rows",
             Draw::MostlyHits => "95 % of them to rows that are always asked for",
             Draw::Renewed => "Zipf 1.05, a fifth of the distinct rows of each batch new",
@@ -267,8 +241,6 @@ mod tests {
         let names: std::collections::BTreeSet<_> = all.iter().map(|case| (&case.name, case.lookups)).collect();
         assert_eq!(names.len(), lines);
         assert!(all.iter().all(|case| (case.draw == Draw::Zipf) == case.alpha.is_some()));
-        let with = |case: &Case| LookupBody::ALL.iter().any(|body| body.name() == case.with);
-        assert!(all.iter().all(|case| case.with.is_empty() || case.with == "trusted" || with(case)));
     }
 
     #[test]
