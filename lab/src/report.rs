@@ -3,7 +3,7 @@
 use crate::figures;
 use crate::published::Published;
 use hotrow_report::plot::{Chart, Style};
-use hotrow_report::records::{self, Measurement, Value};
+use hotrow_report::records::{self, Measurement, Select, Value};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
@@ -60,17 +60,10 @@ pub(crate) struct ChartOf {
     no_markers: bool,
 }
 
-/// The records of these figures whose setting meets the conditions.
-fn chosen<'r>(records: &'r [Measurement], what: &[String], filter: &str) -> impl Iterator<Item = &'r Measurement> {
-    records.iter().filter(move |record| {
-        let of = |name: &str| record.key(name).map(|value| value.to_string()).unwrap_or_default();
-        let fits = |wanted: &str| match (wanted.split_once("!="), wanted.split_once('=')) {
-            (Some((name, not)), _) => of(name) != not,
-            (None, Some((name, values))) => values.split('|').any(|value| value == of(name)),
-            (None, None) => wanted.is_empty() || record.key(wanted).is_some(),
-        };
-        what.contains(&record.what) && filter.split("; ").all(fits)
-    })
+/// The records with one of these figures whose setting meets the conditions.
+fn chosen<'r>(records: &'r [Measurement], what: &[String], setting: &'r str) -> impl Iterator<Item = &'r Measurement> {
+    let what = what.join("|");
+    records.iter().filter(move |record| Select { what: &what, shape: "", setting }.has(record))
 }
 
 impl TableOf {

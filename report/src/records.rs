@@ -230,7 +230,7 @@ impl Measurement {
 }
 
 /// A filter of records. `what` and `shape` are names separated by `|`; empty accepts all. `setting` is a list separated by `; `:
-/// `name=text` asks for that value, `name` for any value, `!name` for none.
+/// `name=text|text` asks for one of these values, `name!=text` for another one, `name` for any value, `!name` for none.
 #[derive(Clone, Copy, Debug)]
 pub struct Select<'s> {
     /// The accepted quantities.
@@ -247,7 +247,10 @@ impl Select<'_> {
     pub fn has(&self, record: &Measurement) -> bool {
         let one_of = |names: &str, name: &str| names.is_empty() || names.split('|').any(|one| one == name);
         let fits = |wanted: &str| match (wanted.split_once('='), wanted.strip_prefix('!')) {
-            (Some((name, text)), _) => record.is(name, text),
+            (Some((name, text)), _) => match name.strip_suffix('!') {
+                Some(name) => !record.is(name, text),
+                None => text.split('|').any(|text| record.is(name, text)),
+            },
             (None, Some(name)) => record.key(name).is_none(),
             (None, None) => wanted.is_empty() || record.key(wanted).is_some(),
         };
