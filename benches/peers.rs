@@ -19,7 +19,7 @@ use std::{
     time::Instant,
 };
 
-use hotrow::{CpuGroup, GroupConfig, Init, Optimizer, Policy, prelude::*};
+use hotrow::{Bags, CpuGroup, GroupConfig, Init, Mode, Optimizer, OutputSlice, Policy, prelude::*};
 
 struct Batch {
     offsets: Vec<u32>,
@@ -85,9 +85,13 @@ impl Table {
                 for Batch { offsets, indices, outputs, grads } in &mut *batches {
                     let start = Instant::now();
                     if what == "frozen" {
-                        group.forward_frozen_into(indices, offsets, None, outputs).unwrap();
+                        group
+                            .forward_into(Bags::new(indices, offsets), Mode::Frozen, OutputSlice::F32(outputs))
+                            .unwrap();
                     } else {
-                        group.forward_into(indices, offsets, None, outputs).unwrap();
+                        group
+                            .forward_into(Bags::new(indices, offsets), Mode::Train, OutputSlice::F32(outputs))
+                            .unwrap();
                     }
                     if what == "step" {
                         group.backward(grads).unwrap();

@@ -8,8 +8,8 @@ mod support;
 
 use criterion::{Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
 use hotrow::{
-    Batch, Group, GroupConfig, Init, Optimizer, Precision, Timeline, adapter,
-    rng::pcg4d,
+    Batch, Group, GroupConfig, Init, Mode, Optimizer, Precision, Timeline, adapter,
+    internals::rng::pcg4d,
     wgpu::{self, util::DeviceExt as _},
 };
 use rand::SeedableRng as _;
@@ -78,7 +78,7 @@ fn on_gpu(criterion: &mut Criterion) {
                 let indices = next.next().unwrap();
                 let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
                 let record = |encoder: &mut wgpu::CommandEncoder| {
-                    table.encode_forward(encoder, &batch, outputs.slice(..)).unwrap();
+                    table.encode_forward(encoder, &batch, outputs.slice(..), Mode::Train).unwrap();
                     table.encode_backward(encoder, grads.slice(..)).unwrap();
                 };
                 support::timed(&context, &timeline, |_| {}, record)
@@ -162,7 +162,7 @@ fn random_bits(criterion: &mut Criterion) {
         ("8 bits, a hash for 16", of_16),
     ];
     let mean = |halves: &[u16; WIDE]| {
-        halves.iter().map(|&half| f64::from(hotrow::codec::f32_from_half(half.into()))).sum::<f64>()
+        halves.iter().map(|&half| f64::from(hotrow::internals::codec::f32_from_half(half.into()))).sum::<f64>()
     };
     for (name, round) in lines {
         let mut halves = [0; WIDE];

@@ -13,8 +13,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 use hotrow::{
-    Group, GroupConfig, Init, Optimizer, Placement, Pooling, Precision, StatePrecision, adapter, hash::fmix32,
-    prelude::*,
+    Bags, Group, GroupConfig, Init, Mode, Optimizer, Placement, Pooling, Precision, StatePrecision, adapter, prelude::*,
 };
 
 type Failure = Box<dyn std::error::Error>;
@@ -57,9 +56,12 @@ fn percent(text: &str) -> Result<f64, String> {
 /// Floats of a splat: position 3, scale 3, rotation 4, opacity 1, colour 3 x 16.
 const DIM: u32 = 59;
 
-/// Numbers from 0 to 1 that belong to a splat.
+/// Numbers from 0 to 1 that belong to a splat: Murmur3's finaliser makes them look random.
 fn number(splat: u32, which: u32) -> f32 {
-    (fmix32(splat.wrapping_mul(64).wrapping_add(which)) >> 8) as f32 / (1 << 24) as f32
+    let mut h = splat.wrapping_mul(64).wrapping_add(which);
+    h = (h ^ h >> 16).wrapping_mul(0x85eb_ca6b);
+    h = (h ^ h >> 13).wrapping_mul(0xc2b2_ae35);
+    ((h ^ h >> 16) >> 8) as f32 / (1 << 24) as f32
 }
 
 /// The splats that the camera sees in a step.
@@ -75,7 +77,7 @@ fn view(args: &Args, step: u32) -> Vec<u32> {
 
 /// Reads some splats and pulls them towards their targets.
 fn step(table: &mut Group, splats: &[u32]) -> Result<(), Failure> {
-    let mut values = table.forward(splats, &[0, splats.len() as u32], None)?;
+    let mut values = table.forward(Bags::new(splats, &[0, splats.len() as u32]), Mode::Train)?;
     for (&splat, row) in splats.iter().zip(values.chunks_exact_mut(DIM as usize)) {
         row.iter_mut().zip(0..).for_each(|(value, e)| *value -= 2.0 * number(splat, e) - 1.0);
     }

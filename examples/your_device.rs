@@ -2,7 +2,7 @@
 #![allow(clippy::print_stdout, reason = "an example shows its result")]
 
 use hotrow::wgpu::{self, util::DeviceExt as _};
-use hotrow::{Batch, Context, Group, GroupConfig, Optimizer, Precision, prelude::*};
+use hotrow::{Batch, Context, Group, GroupConfig, Mode, Optimizer, Precision, prelude::*};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Your program already has an adapter, and a device that requests what hotrow uses.
@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
     let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
-    table.encode_forward(&mut encoder, &batch, pooled.slice(..))?;
+    table.encode_forward(&mut encoder, &batch, pooled.slice(..), Mode::Train)?;
     // Your own passes that turn `pooled` into `grads` go here, into the same encoder.
     table.encode_backward(&mut encoder, grads.slice(..))?;
     queue.submit([encoder.finish()]);

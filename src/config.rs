@@ -1,7 +1,6 @@
 //! The settings of a group of tables: precision, rounding, policy, optimiser, placement.
 //!
-//! [`GroupConfig`] is plain data. [`GroupConfig::check`] turns it into a [`Layout`](crate::Layout) or a named error;
-//! nothing touches a device before that.
+//! [`GroupConfig`] is plain data, which [`GroupConfig::check`] checks before anything touches a device.
 
 use std::fmt;
 use std::str::FromStr;
@@ -130,6 +129,7 @@ impl Precision {
     }
 
     /// True for the precisions that store a scale and a bias with each row.
+    #[doc(hidden)]
     #[must_use]
     pub const fn is_integer(self) -> bool {
         self.bits() <= 8
@@ -214,6 +214,7 @@ impl RandomBits {
     }
 
     /// Elements that share a hash: 16, 8 or 4.
+    #[doc(hidden)]
     #[must_use]
     pub const fn elements(self) -> u32 {
         match self {
@@ -225,6 +226,7 @@ impl RandomBits {
 
     /// The largest difference between the probability of rounding up and the fraction: `2^-(bits + 1)`. It is also the largest expected
     /// error of a rounding, in units of the distance between the neighbours.
+    #[doc(hidden)]
     #[must_use]
     pub fn bias(self) -> f64 {
         0.5 / f64::from(1u32 << self.bits())
@@ -397,6 +399,7 @@ pub enum OptimizerKind {
 
 impl OptimizerKind {
     /// Whether the rule keeps moving averages, which decay, beside or instead of sums.
+    #[doc(hidden)]
     #[must_use]
     pub const fn has_moments(self) -> bool {
         matches!(self, Self::Momentum | Self::Adam | Self::RowWiseAdam)
@@ -447,11 +450,11 @@ impl Optimizer {
     /// Adam with beta1 0.9, beta2 0.999 and eps 1e-8. Rows that a step does not read keep weights and moments, as in torch's `SparseAdam`.
     ///
     /// ```
-    /// use hotrow::{CpuGroup, GroupConfig, Optimizer, Precision, prelude::*};
+    /// use hotrow::{Bags, CpuGroup, GroupConfig, Mode, Optimizer, Precision, prelude::*};
     ///
     /// let adam = Optimizer::adam(0.1).with_decoupled(true).with_weight_decay(0.01).with_clip_norm(Some(1.0));
     /// let mut group = CpuGroup::new(GroupConfig::new(&[1], 1).with_precision(Precision::Fp32).with_optimizer(adam))?;
-    /// group.forward(&[0], &[0, 1], None)?;
+    /// group.forward(Bags::new(&[0], &[0, 1]), Mode::Train)?;
     /// group.backward(&[0.5])?;
     /// // The first step goes by lr, whatever the gradient's size.
     /// assert!((group.read_rows(&[0])?[0] + 0.1).abs() < 1e-6);
@@ -723,6 +726,7 @@ impl GroupConfig {
     }
 
     /// The table that each feature reads.
+    #[doc(hidden)]
     #[must_use]
     pub fn feature_tables(&self) -> Vec<u32> {
         if self.features.is_empty() { (0..self.tables.len() as u32).collect() } else { self.features.clone() }
@@ -735,12 +739,14 @@ impl GroupConfig {
     }
 
     /// The linear row, in the whole group, of linear row `row` of this one: another one only in a virtual shard of a group over several ranks.
+    #[doc(hidden)]
     #[must_use]
     pub const fn whole_row(&self, row: u32) -> u32 {
         self.stripe.whole(row)
     }
 
     /// The padding id of a table.
+    #[doc(hidden)]
     #[must_use]
     pub fn padding_of(&self, table: u32) -> Option<u32> {
         let one = if self.padding.len() == 1 { 0 } else { table as usize };

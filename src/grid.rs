@@ -12,7 +12,7 @@ use crate::{
     robe,
     table::{
         abi::{Grid, Level},
-        batch::MAX_INDICES,
+        batch::{self, MAX_INDICES},
     },
 };
 
@@ -32,7 +32,7 @@ pub enum Outside {
 /// The levels of a grid.
 ///
 /// ```
-/// use hotrow::{CpuGrid, CpuGroup, grid, prelude::*};
+/// use hotrow::{Bags, CpuGrid, CpuGroup, Mode, grid, prelude::*};
 ///
 /// // Four levels over the unit square, the finest with 64 corners a side.
 /// let config = grid::Config::new(2).with_levels(4).with_coarsest(8).with_finest(64)?.with_most_rows(1 << 10);
@@ -41,9 +41,9 @@ pub enum Outside {
 /// let grid = CpuGrid::new(config)?;
 /// let points = [0.25, 0.5, 0.9, 0.1]; // two points
 /// let bags = grid.bags(&points)?;
-/// let outputs = features.forward(&bags.indices, &bags.offsets, Some(&bags.weights))?;
+/// let outputs = features.forward((&bags).into(), Mode::Train)?;
 /// assert_eq!(outputs.len(), 4 * 2 * 2); // levels, points, features
-/// let slopes = features.weight_gradient(&bags.indices, &bags.offsets, &outputs)?;
+/// let slopes = features.weight_gradient(Bags::new(&bags.indices, &bags.offsets), &outputs)?;
 /// assert_eq!(grid.coordinate_gradient(&points, &slopes)?.len(), 4); // before the backward, which moves the rows
 /// features.backward(&outputs)?;
 /// # Ok::<(), hotrow::Error>(())
@@ -242,4 +242,10 @@ pub struct Bags {
     pub offsets: Vec<u32>,
     /// d-linear weights of the corners, `[levels, points, 2^d]`; the weights of a bag add up to 1.
     pub weights: Vec<f32>,
+}
+
+impl<'a> From<&'a Bags> for batch::Bags<'a> {
+    fn from(Bags { indices, offsets, weights }: &'a Bags) -> Self {
+        Self { indices, offsets, weights: Some(weights) }
+    }
 }

@@ -5,7 +5,7 @@
 //! and are rounded, stochastically by default, only when they leave it.
 //!
 //! ```
-//! use hotrow::{CpuGroup, Error, GroupConfig, Optimizer, Precision, prelude::*};
+//! use hotrow::{Bags, CpuGroup, Error, GroupConfig, Mode, Optimizer, Precision, prelude::*};
 //!
 //! // One table of 1,000 rows x 8 in INT8, 64 of them cached.
 //! let config = GroupConfig::new(&[1000], 8)
@@ -15,7 +15,7 @@
 //! let mut group = CpuGroup::new(config)?;
 //!
 //! // Two bags: rows 3 and 7, and row 3 alone.
-//! let outputs = group.forward(&[3, 7, 3], &[0, 2, 3], None)?;
+//! let outputs = group.forward(Bags::new(&[3, 7, 3], &[0, 2, 3]), Mode::Train)?;
 //! assert_eq!(outputs.len(), 2 * 8);
 //! group.backward(&vec![1.0; 16])?; // the gradients of the outputs
 //! group.flush()?; // the packed table now has every update
@@ -43,7 +43,7 @@
 //! - **Fill**: [`Init`] draws random rows, a [`Source`] gives its own, such as [`F32File`].
 //! - **Larger than the GPU, or than RAM**: [`Placement::Staged`] with a [`SharedStore`] of a [`RamStore`], a `FileStore` (feature `file`) or
 //!   your own [`Store`].
-//! - **Save**: `checkpoint` (feature `checkpoint`), or a [`Snapshot`] in memory.
+//! - **Save**: `checkpoint` (feature `checkpoint`), or a [`Snapshot`](state::Snapshot) in memory.
 //! - **Plan**: [`MemoryReport`] counts bytes before anything is allocated. The package `hotrow-plan` replays traces, finds the cache and the
 //!   pinned rows that suit a trace, and measures what a table would lose in a shared array.
 //! - **Several machines**: the package `hotrow-dist` divides a group among ranks.
@@ -52,7 +52,7 @@
 //! # Features
 //!
 //! `vulkan`, `metal`, `dx12` (all by default): wgpu's backends. `checkpoint`: saving and loading. `file`: tables in memory-mapped files. `npy`:
-//! tables filled from numpy's arrays. `tracing`: a span for each public call. `ranks`: what the package `hotrow-dist` asks of a group. `webgpu`: a browser's device, for the target
+//! tables filled from numpy's arrays. `sort`: [`Sorter`], a radix sort and a dedup of your own keys. `tracing`: a span for each public call. `ranks`: what the package `hotrow-dist` asks of a group. `webgpu`: a browser's device, for the target
 //! `wasm32-unknown-unknown`.
 //!
 //! # In a browser, and in asynchronous programs
@@ -72,6 +72,7 @@
     )
 )]
 
+pub use half::f16;
 pub use wgpu;
 
 #[cfg(feature = "checkpoint")]
@@ -85,13 +86,6 @@ mod host;
 #[cfg(all(feature = "internals", not(target_family = "wasm")))]
 #[doc(hidden)]
 pub mod internals;
-/// The elements of a packed record, read and rounded (SPEC 2): the definition, one element at a time.
-pub mod codec {
-    #[cfg(feature = "internals")]
-    #[doc(hidden)]
-    pub use crate::record::codec::{Noise, pack, scale_and_bias, tolerance};
-    pub use crate::record::codec::{f32_from_half, half_from_f32, state, unpack, weight};
-}
 mod lookup;
 mod memory;
 #[cfg(all(feature = "ranks", not(target_family = "wasm")))]
@@ -108,10 +102,10 @@ mod wgsl;
 /// The traits of groups, and nothing else: `use hotrow::prelude::*` brings `forward`, `backward`, `flush` and the others into scope.
 ///
 /// ```
-/// use hotrow::{CpuGroup, GroupConfig, prelude::*};
+/// use hotrow::{Bags, CpuGroup, GroupConfig, Mode, prelude::*};
 ///
 /// let mut group = CpuGroup::new(GroupConfig::new(&[1000], 8))?;
-/// let outputs = group.forward(&[1, 2], &[0, 2], None)?;
+/// let outputs = group.forward(Bags::new(&[1, 2], &[0, 2]), Mode::Train)?;
 /// assert_eq!(outputs.len(), 8);
 /// # Ok::<(), hotrow::Error>(())
 /// ```
@@ -122,10 +116,13 @@ pub mod prelude {
 pub use config::*;
 pub use cpu::{cached::group::CpuGroup, grid::CpuGrid, robe::CpuSharedGroup, scaler::CpuScaler};
 pub use error::{Cause, Error};
+#[doc(hidden)]
+pub use gpu::device::DeviceGroup;
+#[cfg(feature = "sort")]
+pub use gpu::sorter::{Count, Distinct, Sorter};
 pub use gpu::{
     adapter,
     cached::{group::Group, staged::traffic::Traffic},
-    device::DeviceGroup,
     engine::{
         bind::{Batch, GradBuffer, OutputBuffer},
         caps::{Caps, Requirements, requirements},
@@ -137,10 +134,9 @@ pub use gpu::{
     reader::{Feedback, FeedbackCounts, Reader, RowReader},
     robe::SharedGroup,
     scaler::Scaler,
-    sorter::{Count, Distinct, Sorter},
 };
 pub use lookup::{Embedding, Lookup, LookupKind, SharedArray, outputs::OutputSlice};
-pub use memory::{Allocation, Calls, MemoryReport, TableMemory, memory_factor};
+pub use memory::{Calls, MemoryReport, TableMemory};
 pub use scaler::{GradSlice, LossScale};
 #[cfg(any(unix, windows))]
 pub use source::F32File;
@@ -148,11 +144,15 @@ pub use source::Source;
 #[cfg(all(feature = "file", any(unix, windows)))]
 pub use store::FileStore;
 pub use store::{RamStore, SharedStore, Store};
-pub use table::{
-    abi::ScalerState, counters::Counters, hash, layout::Layout, params::Mode, parts::Part, rng, row::RowLayout,
-    snapshot::Snapshot,
-};
-pub use wgsl::{AddBody, LookupBody, RankBody};
+pub use table::{abi::ScalerState, batch::Bags, counters::Counters, params::Mode};
+
+/// The state that a group keeps between steps, in memory: as a whole, or part by part.
+pub mod state {
+    pub use crate::{
+        record::codec::values,
+        table::{parts::Part, snapshot::Snapshot},
+    };
+}
 
 /// The README's snippet is compiled with the other examples.
 #[cfg(doctest)]

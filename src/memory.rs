@@ -37,12 +37,11 @@ pub fn memory_factor(dim: u32, precision: Precision, cache_fraction: f64, policy
 /// same size, and a flush.
 ///
 /// ```
-/// use hotrow::{Calls, GroupConfig, Layout, MemoryReport};
+/// use hotrow::{Calls, GroupConfig, MemoryReport};
 ///
 /// let config = GroupConfig::new(&[1000], 16).with_cache_rows(64);
-/// let layout = Layout::new(&config, 128 << 20)?;
-/// let idle = MemoryReport::plan(&config, &layout, Calls::default());
-/// let busy = MemoryReport::plan(&config, &layout, Calls::from(4096).with_prefetch(true));
+/// let idle = MemoryReport::plan(&config, 128 << 20, Calls::default())?; // a device that binds 128 MiB at once
+/// let busy = MemoryReport::plan(&config, 128 << 20, Calls::from(4096).with_prefetch(true))?;
 /// assert!(busy.total() > idle.total());
 /// # Ok::<(), hotrow::Error>(())
 /// ```
@@ -142,7 +141,7 @@ impl TableMemory {
 }
 
 /// A buffer's name, without `hotrow.`, and its bytes.
-pub type Allocation = (&'static str, u64);
+pub(crate) type Allocation = (&'static str, u64);
 
 /// The bytes that are allocated for a group, by purpose, either for an existing group ([`Lookup::memory`](crate::Lookup::memory)) or for a
 /// planned one ([`MemoryReport::plan`], [`MemoryReport::plan_robe`]). A shared array reports its weights as `payload` and their optimiser
@@ -275,6 +274,7 @@ impl MemoryReport {
     }
 
     /// The report of two groups of one layout, whose tables are parts of the same.
+    #[doc(hidden)]
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         let sums: [(&mut u64, u64); 12] = [
@@ -310,6 +310,7 @@ impl MemoryReport {
     }
 
     /// Bytes that stay between steps: all but scratch and staging.
+    #[doc(hidden)]
     #[must_use]
     pub fn kept(&self) -> u64 {
         self.total() - self.scratch - self.staging
@@ -322,16 +323,11 @@ impl MemoryReport {
     }
 
     /// The largest buffer of the device.
+    #[doc(hidden)]
     #[must_use]
     pub fn largest(&self) -> Allocation {
         let buffers = self.allocations.iter().filter(|(name, _)| !["store", "ring"].contains(name));
         buffers.copied().max_by_key(|&(_, bytes)| bytes).unwrap_or_default()
-    }
-
-    /// Bytes of optimiser state, in records and cache.
-    #[must_use]
-    pub fn optimizer_state(&self) -> u64 {
-        self.record_state + self.cache_state
     }
 
     /// [`total`](Self::total), optimiser state included, as a share of the weights of an FP32 table with the same rows.
@@ -341,6 +337,7 @@ impl MemoryReport {
     }
 
     /// [`total`](Self::total) as a share of an FP32 table with the same rows and the same optimiser's state in FP32.
+    #[doc(hidden)]
     #[must_use]
     pub fn factor_with_state(&self) -> f64 {
         self.total() as f64 / (self.rows as f64 * (f64::from(self.dim) + f64::from(self.state)) * 4.0)
@@ -425,7 +422,7 @@ mod tests {
         config.policy = Policy::Lfu;
         config.optimizer = Optimizer::sgd(0.1);
         let layout = Layout::new(&config, 1 << 30).unwrap();
-        let report = MemoryReport::plan(&config, &layout, Calls::default());
+        let report = MemoryReport::planned(&config, &layout, Calls::default());
         // Stamps, frequencies and dirty flags take 12 bytes a slot that the formula does not have.
         let more = (report.counters + report.staging + report.padding + 12 * u64::from(layout.slots())) as f64
             / (64_000.0 * 128.0 * 4.0);
@@ -444,17 +441,17 @@ mod tests {
         let layout = Layout::new(&config, 1 << 30).unwrap();
         // Scale and bias, 5 halves of state, 5 codes: 8 + 10 + 2.5 bytes make records of 24, 10 a piece.
         assert_eq!((layout.stride(), layout.pieces), (24, 2));
-        let report = MemoryReport::plan(&config, &layout, Calls::default());
+        let report = MemoryReport::planned(&config, &layout, Calls::default());
         assert_eq!((report.payload, report.scales, report.record_state), (17 * 3, 17 * 8, 17 * 10));
         assert_eq!((report.cache_weights, report.cache_state, report.tags, report.stamps), (640, 640, 128, 384));
         // The uniform of the frequencies that LRU does not keep.
         assert_eq!(report.counters, 4 * (4 + 2 * 28) + 20 * 2 + 52);
         // 3 bytes a record; the second piece's 168 bytes up to 176; the features' 40 up to 48; no weights, no shares, and no frequencies.
         assert_eq!(report.padding, 17 * 3 + 8 + 8 + 2 * 16 + 32);
-        assert_eq!(report.optimizer_state(), 170 + 640);
+        assert_eq!(report.record_state + report.cache_state, 170 + 640);
         // FP32 beside INT4: 20 bytes of state a record; the cache has it in FP32 whatever the records have.
         config.state = Some(crate::config::StatePrecision::Fp32);
-        let full = MemoryReport::plan(&config, &Layout::new(&config, 1 << 30).unwrap(), Calls::default());
+        let full = MemoryReport::planned(&config, &Layout::new(&config, 1 << 30).unwrap(), Calls::default());
         assert_eq!((full.record_state, full.cache_state, full.payload), (17 * 20, 640, report.payload));
         let text = report.to_string();
         assert!(text.contains("padding") && !text.contains("frequencies"), "{text}");

@@ -18,6 +18,7 @@ pub use crate::{
     table::{
         abi::{DIRTY, Feature, NONE, PINNED, features},
         batch::{check_batch, check_rows, output_len},
+        layout::Layout,
         step_state::SECOND_FORWARD,
         stripes::shards,
     },

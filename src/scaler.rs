@@ -4,6 +4,8 @@
 //! backward of a group divides by the scale again, in FP32, before it adds weight decay. Gradients that overflowed FP16 (infinity or NaN)
 //! update no row, and the scale falls.
 
+use half::f16;
+
 use crate::{
     error::Error,
     table::abi::{ScaleRule, ScalerState},
@@ -106,6 +108,7 @@ impl LossScale {
     ///
     /// # Errors
     /// As [`LossScale::check`].
+    #[doc(hidden)]
     pub fn rule(&self) -> Result<ScaleRule, Error> {
         self.check()?;
         let (min, max) = self.range();
@@ -182,6 +185,7 @@ impl ScalerState {
     }
 
     /// The greatest magnitude among the last step's gradients, unscaled; not finite after an overflow.
+    #[doc(hidden)]
     #[must_use]
     pub fn largest(&self) -> f32 {
         f32::from_bits(self.largest)
@@ -189,6 +193,7 @@ impl ScalerState {
 
     /// The state as words, to be saved with the model's own weights and step number. A scaler belongs to a model, so no group's checkpoint
     /// has it.
+    #[doc(hidden)]
     #[must_use]
     pub fn to_words(self) -> [u32; Self::WORDS] {
         bytemuck::cast(self)
@@ -198,6 +203,7 @@ impl ScalerState {
     ///
     /// # Errors
     /// [`Error::Scaler`] for another number of words, or for the first field that no such scaler can have.
+    #[doc(hidden)]
     pub fn from_words(words: &[u32], config: &LossScale) -> Result<Self, Error> {
         let found = words.len().to_string();
         let words = <[u32; Self::WORDS]>::try_from(words).map_err(|_| Error::Scaler {
@@ -247,6 +253,7 @@ impl ScalerState {
     ///
     /// # Errors
     /// [`Error::Order`] for the state of a scaler that has decided nothing.
+    #[doc(hidden)]
     pub fn decided(&self) -> Result<(), Error> {
         if self.iteration > 0 && SCALES.contains(&self.inverse) {
             return Ok(());
@@ -263,8 +270,8 @@ impl ScalerState {
 pub enum GradSlice<'a> {
     /// IEEE binary32.
     F32(&'a [f32]),
-    /// IEEE binary16 as bits, with infinity where the model's own cast overflowed.
-    F16(&'a [u16]),
+    /// FP16, with infinity where the model's own cast overflowed.
+    F16(&'a [f16]),
 }
 
 impl GradSlice<'_> {

@@ -2,7 +2,8 @@
 //! on the facts alone, so any combination that a device could report will do.
 
 use hotrow::{
-    AddBody, Caps, Error, GroupConfig, Layout, LookupBody, Optimizer, Placement, Precision, RankBody, Requirements,
+    Caps, Error, GroupConfig, Optimizer, Placement, Precision, Requirements,
+    internals::{AddBody, Layout, LookupBody, RankBody},
     requirements,
     wgpu::{self, AdapterInfo, Backend, DeviceType, Features, Limits},
 };

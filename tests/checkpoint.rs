@@ -12,10 +12,11 @@ use std::{
 
 use hotrow::internals::Pieces as _;
 use hotrow::{
-    CounterBits, CpuGroup, CpuSharedGroup, Error, GroupConfig, Init, LookupKind, Optimizer, OutOfRange, Part,
-    Placement, Policy, Pooling, Precision, RandomBits, Rounding, Snapshot, StatePrecision, checkpoint,
+    Bags, CounterBits, CpuGroup, CpuSharedGroup, Error, GroupConfig, Init, LookupKind, Mode, Optimizer, OutOfRange,
+    Placement, Policy, Pooling, Precision, RandomBits, Rounding, StatePrecision, checkpoint,
     prelude::*,
     robe::{Addressing, Backward, Config},
+    state::{Part, Snapshot},
 };
 use hotrow_harness::{
     child,
@@ -62,7 +63,7 @@ fn train(table: &mut dyn Lookup, steps: std::ops::Range<u64>) -> Vec<Vec<u32>> {
                 LookupKind::Rows(group) => random_batch(group.config(), &mut Pcg64::seed_from_u64(step)),
                 _ => unreachable!("a table of one rank"),
             };
-            let Ok(outputs) = table.forward(&batch.indices, &batch.offsets, batch.weights.as_deref()) else {
+            let Ok(outputs) = table.forward(batch.bags(), Mode::Train) else {
                 return Vec::new(); // a bad index
             };
             table.backward(&outputs.iter().map(|x| x * 0.1 + 0.2).collect::<Vec<_>>()).unwrap();
@@ -190,7 +191,7 @@ fn another_version_is_refused_and_other_bytes_are_one() {
         Box::new(CpuSharedGroup::new(array(Optimizer::adagrad(0.1)).with_precision(Precision::Int8)).unwrap()),
     ];
     let sums = tables.each_mut().map(|table| {
-        let outputs = table.forward(&[3, 5, 3, 7], &[0, 2, 4], None).unwrap();
+        let outputs = table.forward(Bags::new(&[3, 5, 3, 7], &[0, 2, 4]), Mode::Train).unwrap();
         table.backward(&outputs).unwrap();
         checkpoint::save_lookup(&mut **table, &path).unwrap();
         format!("{:08x}", crc32fast::hash(&fs::read(&path).unwrap()))
@@ -528,7 +529,7 @@ fn frequencies_that_the_counters_cannot_hold_are_refused() {
         let mut full = CpuGroup::new(wide.clone()).unwrap();
         full.write_part(Part::Frequencies, 3, &[bits.most()]).unwrap();
         full.pin(&[3], 1).unwrap();
-        full.forward(&[3], &[0, 1, 1], None).unwrap();
+        full.forward(Bags::new(&[3], &[0, 1, 1]), Mode::Train).unwrap();
         full.discard_pending();
         full.write_part(Part::Frequencies, 3, &[0]).unwrap();
         checkpoint::save(&mut full, &path).unwrap();
@@ -591,12 +592,12 @@ fn nothing_is_saved_or_loaded_within_a_step() {
     let mut group = trained(&config());
     checkpoint::save(&mut group, &path).unwrap();
     let file = fs::read(&path).unwrap();
-    let outputs = group.forward(&[1, 2], &[0, 1, 2], None).unwrap();
+    let outputs = group.forward(Bags::new(&[1, 2], &[0, 1, 2]), Mode::Train).unwrap();
     refuses!(checkpoint::save(&mut group, &path), Error::Order { call: "checkpoint::save", .. });
     refuses!(checkpoint::load(&mut group, &path), Error::Order { call: "checkpoint::load", .. });
     group.backward(&outputs).unwrap();
 
-    group.prefetch(&[1, 2], &[0, 1, 2], None).unwrap();
+    group.prefetch(Bags::new(&[1, 2], &[0, 1, 2])).unwrap();
     refuses!(checkpoint::save(&mut group, &path), Error::Order { .. });
     refuses!(checkpoint::load(&mut group, &path), Error::Order { .. });
     group.forward_prefetched().unwrap();
@@ -853,7 +854,7 @@ fn another_table_than_an_array_s_own_is_refused() {
     // The settings of the optimiser's step may differ.
     let mut group = CpuSharedGroup::new(adagrad.with_optimizer(Optimizer::adagrad(0.5))).unwrap();
     checkpoint::load_lookup(&mut group, &path).unwrap();
-    group.forward(&[1], &[0, 1, 1], None).unwrap();
+    group.forward(Bags::new(&[1], &[0, 1, 1]), Mode::Train).unwrap();
     refuses!(checkpoint::load_lookup(&mut group, &path), Error::Order { .. });
     refuses!(checkpoint::save_lookup(&mut group, &path), Error::Order { .. });
     group.discard_pending();

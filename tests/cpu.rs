@@ -1,9 +1,10 @@
 //! The CPU group alone: policies, reading, flushing, bad input. `naive.rs` checks each call against the FP64 model, `threads.rs` with 1, 2 and 5 threads.
 
 use hotrow::{
-    Calls, CounterBits, Counters, CpuGroup, Error, GroupConfig, Init, MemoryReport, Part, Policy, Precision,
+    Bags, Calls, CounterBits, Counters, CpuGroup, Error, GroupConfig, Init, MemoryReport, Mode, Policy, Precision,
     internals::layout::{Field, way_at},
     prelude::*,
+    state::Part,
 };
 use hotrow_plan::simulate::Simulator;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
@@ -60,7 +61,7 @@ fn first_difference(
     let mut rng = StdRng::seed_from_u64(u64::from(config.ways));
     (0..steps).find(|&step| {
         let (indices, offsets) = batch(&mut rng, step);
-        group.forward(&indices, &offsets, None).unwrap();
+        group.forward(Bags::new(&indices, &offsets), Mode::Train).unwrap();
         simulator.step(&indices);
         unlike(&mut group, simulator).is_some()
     })
@@ -128,7 +129,7 @@ fn memory_counts_the_bytes_of_narrow_counters() {
             let report = group.memory();
             assert_eq!((report.frequencies, report.tables[0].frequencies), (rows * bytes, rows * bytes), "{bits} bits");
             assert_eq!(report.allocations.iter().map(|(_, bytes)| bytes).sum::<u64>(), report.total());
-            let plan = MemoryReport::plan(&config, group.layout(), Calls::default());
+            let plan = MemoryReport::planned(&config, group.layout(), Calls::default());
             assert_eq!(plan.frequencies, planned, "a plan is that of a GPU");
         }
     }
@@ -141,7 +142,7 @@ fn frequencies_above_the_greatest_one_are_refused() {
         let most = bits.most();
         let config = config().with_cache_rows(64).with_policy(Policy::Lfu).with_counter_bits(bits);
         let mut group = CpuGroup::new(config).unwrap();
-        group.forward(&[5], &[0, 1], None).unwrap();
+        group.forward(Bags::new(&[5], &[0, 1]), Mode::Train).unwrap();
         group.write_part(Part::Frequencies, 698, &[most, 7]).unwrap();
         let right = group.snapshot().unwrap();
         assert_eq!(right.freqs[696..], [0, 0, most, 7]);
@@ -209,7 +210,7 @@ fn a_step_takes_the_pool_it_is_called_in() {
         for step in 0..3 {
             let indices: Vec<u32> = (0..12_000).map(|i| i * 7 * (step + 1) % 9000).collect();
             let offsets: Vec<u32> = (0..=2000).map(|bag| bag * 6).collect();
-            let outputs = group.forward(&indices, &offsets, None).unwrap();
+            let outputs = group.forward(Bags::new(&indices, &offsets), Mode::Train).unwrap();
             group.backward(&outputs).unwrap();
         }
         group.flush().unwrap();
@@ -241,7 +242,7 @@ fn padding_is_no_access() {
     let clamped = config().with_padding(vec![Some(ROWS - 1)]).with_out_of_range(hotrow::OutOfRange::Clamp);
     let mut group = CpuGroup::new(clamped.with_cache_rows(32)).unwrap();
     let before = group.read_rows(&[ROWS - 1, 4]).unwrap();
-    let outputs = group.forward(&[ROWS + 9, 4], &[0, 2], None).unwrap();
+    let outputs = group.forward(Bags::new(&[ROWS + 9, 4], &[0, 2]), Mode::Train).unwrap();
     group.backward(&outputs).unwrap();
     let (after, counters) = (group.read_rows(&[ROWS - 1, 4]).unwrap(), total(&mut group));
     assert_eq!((counters.accesses, counters.out_of_range, counters.padding), (1, 1, 0));

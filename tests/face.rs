@@ -32,3 +32,34 @@ fn public_types_are_send_and_sync() {
     shared_between_threads::<hotrow_dist::Threads>();
     shared_between_threads::<hotrow::Error>();
 }
+
+/// What another program can name. Each type and method is one more thing to learn, and to keep: an issue that adds some raises the numbers by those it names.
+#[test]
+fn the_public_face_is_small() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let face = hotrow_harness::exports::of_folder(&folder, &["internals", "ranks", "mpi"]);
+    let (types, methods) = (face.types.len(), face.methods.len());
+    assert!(face.methods.contains("Lookup::forward") && face.methods.contains("cpu::cached::group::CpuGroup::new"));
+    assert!(
+        types <= 74 && methods <= 215,
+        "wanted 74 types and traits, 215 methods, found {types}, {methods}: {face:#?}"
+    );
+}
+
+/// Programs for readers show what any program may call: they use nothing of `internals`.
+#[test]
+fn examples_use_nothing_internal() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let uses = |text: &str| text.contains("hotrow::internals") || text.contains("\n    internals::");
+    let mut seen = 0;
+    for folder in ["examples", "viewers", "python/src", "web/src"] {
+        for file in hotrow_harness::modules::files(&root.join(folder), &|path| path.ends_with("target")) {
+            if file.extension().is_some_and(|ending| ending == "rs") {
+                let text = std::fs::read_to_string(&file).unwrap();
+                assert!(!uses(&text), "{}: wanted what docs.rs shows, found `internals`", file.display());
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 15 && uses("use hotrow::internals::rng;"), "{seen} files");
+}

@@ -1,7 +1,7 @@
 //! Hash grids on the CPU: known answers, a second program in FP64 by the definitions, gradients against differences, and bad input.
 
 use hotrow::{
-    CpuGrid, CpuGroup, CpuSharedGroup, Error, Init, Lookup, Precision,
+    CpuGrid, CpuGroup, CpuSharedGroup, Error, Init, Lookup, Mode, Precision,
     grid::{Bags, Config, Outside},
 };
 use hotrow_harness::seed_for;
@@ -140,7 +140,7 @@ fn the_finest_level_is_as_asked() {
 /// The loss is the inner product of outputs and fixed gradients: d-linear along each coordinate within a cell.
 fn loss(table: &mut dyn Lookup, grid: &CpuGrid, points: &[f32], grads: &[f32]) -> f64 {
     let bags = grid.bags(points).unwrap();
-    let outputs = table.forward_frozen(&bags.indices, &bags.offsets, Some(&bags.weights)).unwrap();
+    let outputs = table.forward((&bags).into(), Mode::Frozen).unwrap();
     outputs.iter().zip(grads).map(|(x, g)| f64::from(*x) * f64::from(*g)).sum()
 }
 
@@ -161,9 +161,9 @@ fn gradients_of_coordinates_are_the_differences() {
         };
         let points = random_points(&mut source, 40 * config.dims);
         let bags = grid.bags(&points).unwrap();
-        let outputs = table.forward(&bags.indices, &bags.offsets, Some(&bags.weights)).unwrap();
+        let outputs = table.forward((&bags).into(), Mode::Train).unwrap();
         let grads: Vec<f32> = outputs.iter().map(|_| source.random_range(-1.0..1.0)).collect();
-        let slopes = table.weight_gradient(&bags.indices, &bags.offsets, &grads).unwrap();
+        let slopes = table.weight_gradient((&bags).into(), &grads).unwrap();
         // A loss that is linear in the weights is their inner product with its gradient.
         let inner: f64 = bags.weights.iter().zip(&slopes).map(|(w, s)| f64::from(*w) * f64::from(*s)).sum();
         let whole = loss(&mut *table, &grid, &points, &grads);

@@ -2,9 +2,10 @@
 //! CPU groups with one deliberate fault each, which it must reject.
 
 use hotrow::{
-    Counters, CpuGroup, Embedding, Error, GradSlice, GroupConfig, Init, Layout, Lookup, LookupKind, MemoryReport, Mode,
-    Optimizer, OutOfRange, OutputSlice, Part, Policy, Pooling, Precision, RandomBits, Rounding, ScalerState, Snapshot,
-    StatePrecision,
+    Bags, Counters, CpuGroup, Embedding, Error, GradSlice, GroupConfig, Init, Lookup, LookupKind, MemoryReport, Mode,
+    Optimizer, OutOfRange, OutputSlice, Policy, Pooling, Precision, RandomBits, Rounding, ScalerState, StatePrecision,
+    internals::Layout,
+    state::{Part, Snapshot},
 };
 use hotrow_harness::{
     lockstep::{Codes, Pair, bits},
@@ -41,7 +42,7 @@ fn two_rows_by_hand() {
     config.optimizer = Optimizer::sgd(0.5);
     let mut model = Naive::new(&config);
     model.records = bits(&[1.0, 2.0, 3.0, 4.0]);
-    let (bags, _) = model.forward(&[0, 1, 0], &[0, 2, 3], None).expect("the indices are fine");
+    let (bags, _) = model.forward(Bags::new(&[0, 1, 0], &[0, 2, 3])).expect("the indices are fine");
     assert_eq!(values(&model.gather(&bags)), [4.0, 6.0, 1.0, 2.0]);
     assert_eq!(values(&model.merge(&bags, &[1.0, 10.0, 100.0, 1000.0])[&0]), [101.0, 1010.0]);
     let effect = model.backward(&bags, &[1.0, 10.0, 100.0, 1000.0]);
@@ -72,7 +73,9 @@ fn without_cache_by_hand() {
     assert_eq!(model.format.words(), 3);
     model.records = vec![0.5f32.to_bits(), (-1.0f32).to_bits(), 0b01_11_00, 0, 0, 0];
     // (1/2) (2x + 4x). The bad index changes only its own counter, and an empty bag gives zeros.
-    let (bags, _) = model.forward(&[0, 7, 0], &[0, 3, 3], Some(&[2.0, 9.0, 4.0])).expect("bad indices are skipped");
+    let (bags, _) = model
+        .forward(Bags::new(&[0, 7, 0], &[0, 3, 3]).with_weights(Some(&[2.0, 9.0, 4.0])))
+        .expect("bad indices are skipped");
     near(&model.gather(&bags), &[-3.0, 1.5, -1.5, 0.0, 0.0, 0.0]);
     near(&model.merge(&bags, &[1.0, 2.0, 3.0, 9.0, 9.0, 9.0])[&0], &[3.0, 6.0, 9.0]);
     let effect = model.backward(&bags, &[0.0; 6]);
@@ -105,14 +108,14 @@ fn full_states_by_hand() {
     let record = [1.0f32.to_bits(), 0, bits(3), bits(4), bits(5), 0x7f0];
     let layout = Layout::new(&config, u64::MAX).unwrap().row;
     let mut floats = [0.0; 6];
-    hotrow::codec::unpack(&layout, &record, &mut floats);
+    hotrow::internals::codec::unpack(&layout, &record, &mut floats);
     assert_eq!(floats, values);
     let row = values.map(|value| Approx { value: value.into(), radius: 0.0 });
     for rounding in Rounding::ALL {
         let (random_bits, stripe) = (RandomBits::Eight, Default::default());
-        let noise = hotrow::codec::Noise { rounding, random_bits, seed: 1, step: 2, purpose: 0, stripe };
+        let noise = hotrow::internals::codec::Noise { rounding, random_bits, seed: 1, step: 2, purpose: 0, stripe };
         let mut packed = [0; 6];
-        assert!(hotrow::codec::pack(&layout, &noise, 0, &values[..3], &values[3..], &mut packed));
+        assert!(hotrow::internals::codec::pack(&layout, &noise, 0, &values[..3], &values[3..], &mut packed));
         assert_eq!(packed, record);
         format.check(rounding, &record, &row).unwrap();
         for at in 2..5 {
@@ -142,7 +145,7 @@ fn coded_states_by_hand() {
     assert_eq!(format.decode(&record).iter().map(|x| x.value).collect::<Vec<_>>(), values);
     let layout = Layout::new(&config, u64::MAX).unwrap().row;
     let mut floats = vec![0.0; 9];
-    hotrow::codec::unpack(&layout, &record, &mut floats);
+    hotrow::internals::codec::unpack(&layout, &record, &mut floats);
     assert_eq!(floats, values.map(|value| value as f32));
     let check = |record: [u32; 4], row: &[Approx]| format.check(Rounding::Nearest, &record, row);
     check(record, &row).unwrap();
@@ -170,7 +173,7 @@ fn rules_by_hand() {
     config.optimizer = Optimizer::adagrad(0.1).with_eps(0.5);
     let mut model = Naive::new(&config);
     model.records = bits(&[16.0, 0.0, 1.0, 2.0]); // the state precedes the weights
-    let (bags, _) = model.forward(&[0], &[0, 1], None).expect("the index is fine");
+    let (bags, _) = model.forward(Bags::new(&[0], &[0, 1])).expect("the index is fine");
     // AdaGrad: 16 + 9 = 25 and 1 - 0.3 / 5.5; 0 + 1 = 1 and 2 - 0.1 / 1.5.
     let effect = model.backward(&bags, &[3.0, 1.0]);
     near(&effect.slots[&0], &[1.0 - 0.3 / 5.5, 2.0 - 0.1 / 1.5, 25.0, 1.0]);
@@ -178,7 +181,7 @@ fn rules_by_hand() {
     config.optimizer = Optimizer::row_wise_adagrad(0.1).with_weight_decay(0.25);
     let mut model = Naive::new(&config);
     model.records = bits(&[0.0, 4.0, 8.0]);
-    let (bags, _) = model.forward(&[0], &[0, 1], None).expect("the index is fine");
+    let (bags, _) = model.forward(Bags::new(&[0], &[0, 1])).expect("the index is fine");
     // With decay 1 + 0.25*4 = 2 and 12 + 0.25*8 = 14: the state is (4 + 196) / 2, its root 10.
     let effect = model.backward(&bags, &[1.0, 12.0]);
     near(&effect.slots[&0], &[4.0 - 0.02, 8.0 - 0.14, 100.0]);
@@ -190,7 +193,7 @@ fn rules_by_hand() {
     config.optimizer = Optimizer::adam(0.1).with_beta1(0.5).with_beta2(0.75).with_eps(0.5);
     let mut model = Naive::new(&config);
     model.records = bits(&[2.0, 0.0, 8.0, 0.0, 1.0, 7.0]);
-    let (bags, _) = model.forward(&[0], &[0, 1], None).expect("the index is fine");
+    let (bags, _) = model.forward(Bags::new(&[0], &[0, 1])).expect("the index is fine");
     let effect = model.backward(&bags, &[4.0, 0.0]);
     near(&effect.slots[&0], &[1.0 - 0.1 * 6.0 / (40f64.sqrt() + 0.5), 7.0, 3.0, 0.0, 10.0, 0.0]);
     // Row-wise, in the row's second update, with a norm of 5 scaled to 1, and decoupled decay: a record has v and the count first.
@@ -199,7 +202,7 @@ fn rules_by_hand() {
     config.optimizer = config.optimizer.with_decoupled(true).with_weight_decay(0.25);
     let mut model = Naive::new(&config);
     model.records = bits(&[0.5, 1.0, 0.0, 0.0, 4.0, 8.0]);
-    let (bags, _) = model.forward(&[0], &[0, 1], None).expect("the index is fine");
+    let (bags, _) = model.forward(Bags::new(&[0], &[0, 1])).expect("the index is fine");
     let effect = model.backward(&bags, &[3.0, 4.0]);
     // v: 0.5 + (1/4)(0.5 - 0.5); over 1 - 9/16. The first moments over 1 - 1/4.
     let by = |m: f64| 0.1 * (m / 0.75) / ((0.5f64 / 0.4375).sqrt() + 0.5);
@@ -215,27 +218,27 @@ fn policies_by_hand() {
     let way = |model: &Naive, way: u32| model.ways[&(0, way)].row;
     let config = fp32(&[40], 1, 32);
     let mut model = Naive::new(&config);
-    model.forward(&all, &[0, 32], None).expect("the indices are fine");
+    model.forward(Bags::new(&all, &[0, 32])).expect("the indices are fine");
     // Row 0 is touched, so way 1 is the oldest. Of the two new rows, the more frequent one gets way 1.
-    model.forward(&[32, 33, 0, 33], &[0, 4], None).expect("the indices are fine");
+    model.forward(Bags::new(&[32, 33, 0, 33], &[0, 4])).expect("the indices are fine");
     assert_eq!([way(&model, 0), way(&model, 1), way(&model, 2)], [0, 33, 32]);
     // Rows of the running batch are protected: 31 rows more than the 32 ways give 31 conflicts.
     let mut config = config.with_tables(vec![63]);
     let mut model = Naive::new(&config);
-    model.forward(&(0..63).collect::<Vec<u32>>(), &[0, 63], None).expect("the indices are fine");
+    model.forward(Bags::new(&(0..63).collect::<Vec<u32>>(), &[0, 63])).expect("the indices are fine");
     assert_eq!((model.counters[0].conflicts, model.counters[0].bypass_reads, way(&model, 31)), (31, 31, 31));
 
     config.policy = Policy::Lfu;
     let mut model = Naive::new(&config);
-    model.forward(&all, &[0, 32], None).expect("the indices are fine");
-    model.forward(&[32], &[0, 1], None).expect("the index is fine");
+    model.forward(Bags::new(&all, &[0, 32])).expect("the indices are fine");
+    model.forward(Bags::new(&[32], &[0, 1])).expect("the index is fine");
     assert_eq!((way(&model, 0), model.counters[0].conflicts), (0, 1), "1 is not more than 1");
-    model.forward(&[32; 3], &[0, 3], None).expect("the index is fine");
+    model.forward(Bags::new(&[32; 3], &[0, 3])).expect("the index is fine");
     assert_eq!((way(&model, 0), model.counters[0].evictions), (32, 1), "4 is");
     // Row 33 occurs three times and beats rows 1 to 31 with frequency 2. Row 1 leaves, though this batch hit it.
     let mut batch: Vec<u32> = (1..32).collect();
     batch.extend([33, 33, 33]);
-    let (bags, _) = model.forward(&batch, &[0, 34], None).expect("the indices are fine");
+    let (bags, _) = model.forward(Bags::new(&batch, &[0, 34])).expect("the indices are fine");
     assert_eq!(way(&model, 1), 33);
     assert_eq!((model.counters[0].hits, model.counters[0].bypass_reads, model.counters[0].evictions), (31, 2, 2));
     model.backward(&bags, &[0.0]);
@@ -249,14 +252,14 @@ fn ways_by_hand() {
     let mut config = fp32(&[40], 1, 2).with_ways(1);
     let mut model = Naive::new(&config);
     let [even, odd]: [Vec<u32>; 2] = [0, 1].map(|set| (0..40).filter(|&row| set_of(40, 2, 1, row) == set).collect());
-    model.forward(&[even[0], odd[0]], &[0, 2], None).expect("the indices are fine");
-    model.forward(&[even[0], even[1], odd[1], odd[1], odd[2]], &[0, 5], None).expect("the indices are fine");
+    model.forward(Bags::new(&[even[0], odd[0]], &[0, 2])).expect("the indices are fine");
+    model.forward(Bags::new(&[even[0], even[1], odd[1], odd[1], odd[2]], &[0, 5])).expect("the indices are fine");
     assert_eq!([row_of(&model, 0, 0), row_of(&model, 1, 0)], [Some(even[0]), Some(odd[1])]);
     assert_eq!((model.counters[0].conflicts, model.counters[0].evictions), (2, 1));
     // A cache of two rows with 3 ways has one set of 3 ways.
     config = fp32(&[40], 1, 2).with_ways(3);
     let mut model = Naive::new(&config);
-    model.forward(&[8, 5, 5, 9, 7], &[0, 5], None).expect("the indices are fine");
+    model.forward(Bags::new(&[8, 5, 5, 9, 7], &[0, 5])).expect("the indices are fine");
     assert_eq!([0, 1, 2].map(|way| row_of(&model, 0, way)), [Some(5), Some(7), Some(8)]);
 }
 
@@ -378,25 +381,21 @@ impl Bent {
         Self { inner, bend, config, before: None, done: false, indices: Vec::new(), freqs }
     }
 
-    fn step(
-        &mut self,
-        indices: &[u32],
-        offsets: &[u32],
-        weights: Option<&[f32]>,
-        outputs: &mut [f32],
-    ) -> Result<(), Error> {
+    fn step(&mut self, bags: Bags<'_>, outputs: &mut [f32]) -> Result<(), Error> {
+        let indices = bags.indices;
         self.indices = indices.to_vec();
         if let Bend::LruForLfu = self.bend {
             // Every scenario of this bend has one table.
             indices.iter().for_each(|&row| self.freqs[row as usize] += 1);
         }
-        let weights = if let Bend::NoWeights = self.bend { None } else { weights };
-        let mut done = self.inner.forward_into(indices, offsets, weights, outputs);
+        let bags = if let Bend::NoWeights = self.bend { bags.with_weights(None) } else { bags };
+        let mut done = self.inner.forward_into(bags, Mode::Train, OutputSlice::F32(outputs));
         match (&mut done, self.bend) {
             (Ok(()), Bend::Output) => outputs.iter_mut().rev().take(1).for_each(|x| *x *= 1.001),
             (Err(Error::IndexOutOfRange { position, .. }), Bend::ErrorElsewhere) => *position += 1,
             (Err(_), Bend::RefusedSteps) => {
-                self.inner.forward_into(&vec![0; indices.len()], offsets, weights, outputs)?;
+                let zeros = Bags { indices: &vec![0; indices.len()], ..bags };
+                self.inner.forward_into(zeros, Mode::Train, OutputSlice::F32(outputs))?;
             }
             _ => {}
         }
@@ -414,21 +413,14 @@ impl Lookup for Bent {
         fn memory(self: &Self) -> MemoryReport;
     }
 
-    fn run(
-        &mut self,
-        indices: &[u32],
-        offsets: &[u32],
-        weights: Option<&[f32]>,
-        mode: Mode,
-        outputs: OutputSlice<'_>,
-    ) -> Result<(), Error> {
+    fn forward_into(&mut self, bags: Bags<'_>, mode: Mode, outputs: OutputSlice<'_>) -> Result<(), Error> {
         outputs.with_floats(|outputs| match mode {
-            Mode::Train => self.step(indices, offsets, weights, outputs),
+            Mode::Train => self.step(bags, outputs),
             Mode::Frozen if matches!(self.bend, Bend::FrozenSteps) => {
-                self.inner.forward_into(indices, offsets, weights, outputs)
+                self.inner.forward_into(bags, Mode::Train, OutputSlice::F32(outputs))
             }
             Mode::Frozen => {
-                self.inner.forward_frozen_into(indices, offsets, weights, outputs)?;
+                self.inner.forward_into(bags, Mode::Frozen, OutputSlice::F32(outputs))?;
                 if let Bend::FrozenOutput = self.bend {
                     outputs[0] *= 1.001;
                 }
@@ -454,8 +446,8 @@ impl Lookup for Bent {
         self.inner.backward(&gradient)
     }
 
-    fn weight_gradient(&mut self, indices: &[u32], offsets: &[u32], grad_outputs: &[f32]) -> Result<Vec<f32>, Error> {
-        let mut found = self.inner.weight_gradient(indices, offsets, grad_outputs)?;
+    fn weight_gradient(&mut self, bags: Bags<'_>, grad_outputs: &[f32]) -> Result<Vec<f32>, Error> {
+        let mut found = self.inner.weight_gradient(bags, grad_outputs)?;
         if let Bend::WeightGradient = self.bend {
             found.iter_mut().filter(|x| x.abs() > 0.01).for_each(|x| *x *= 1.001);
         }
@@ -487,7 +479,7 @@ impl Embedding for Bent {
     goes_on! { inner;
         fn config(self: &Self) -> &GroupConfig;
         fn layout(self: &Self) -> &Layout;
-        fn prefetch(self: &mut Self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<(), Error>;
+        fn prefetch(self: &mut Self, bags: Bags<'_>) -> Result<(), Error>;
         fn reset_discarding(self: &mut Self) -> Result<(), Error>;
         fn pinned(self: &mut Self) -> Result<Vec<u32>, Error>;
         fn read_part(self: &mut Self, part: Part, first_word: u64, out: &mut [u32]) -> Result<(), Error>;
@@ -816,7 +808,7 @@ fn random_runs_meet_everything() {
         let mut group = CpuGroup::new(config).expect("the configuration is fine");
         pieces = pieces.max(group.layout().pieces);
         for batch in &run {
-            let accepted = group.forward(&batch.indices, &batch.offsets, batch.weights.as_deref()).is_ok();
+            let accepted = group.forward(batch.bags(), Mode::Train).is_ok();
             if let (true, Some(gradient)) = (accepted, &batch.gradient) {
                 group.backward(gradient).expect("a forward came before");
             }

@@ -1,7 +1,8 @@
 //! The optimisers with moments: known answers, and how the moments age in records of 16 bits.
 
 use hotrow::{
-    CpuGroup, GroupConfig, Init, Optimizer, Precision, RandomBits, Rounding, StatePrecision, codec, prelude::*,
+    Bags, CpuGroup, GroupConfig, Init, Mode, Optimizer, Precision, RandomBits, Rounding, StatePrecision,
+    internals::codec, prelude::*,
 };
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
@@ -76,7 +77,7 @@ fn distance(optimizer: Optimizer, all: bool, dense: bool, decay: f64, cache_rows
         let mut gradient = || source.random_range(0.02..2.0) * [1.0, -0.5][usize::from(source.random::<bool>())];
         let grads: Vec<f32> = (0..rows.len() * DIM).map(|_| gradient()).collect();
         let offsets: Vec<u32> = (0..=rows.len() as u32).collect();
-        group.forward(&rows, &offsets, None).unwrap();
+        group.forward(Bags::new(&rows, &offsets), Mode::Train).unwrap();
         group.backward(&grads).unwrap();
         let gradients: Vec<_> = rows
             .iter()
@@ -131,7 +132,7 @@ impl Records {
 
     fn step(&mut self, gradient: f32) {
         let offsets: Vec<u32> = (0..=self.rows.len() as u32).collect();
-        self.group.forward(&self.rows, &offsets, None).unwrap();
+        self.group.forward(Bags::new(&self.rows, &offsets), Mode::Train).unwrap();
         self.group.backward(&vec![gradient; 4 * self.rows.len()]).unwrap();
     }
 

@@ -1,6 +1,6 @@
 //! Pinned rows on the CPU backend and in the simulator. `naive.rs` checks each call against the FP64 model.
 
-use hotrow::{CpuGroup, Error, GroupConfig, Policy, prelude::*};
+use hotrow::{Bags, CpuGroup, Error, GroupConfig, Mode, Policy, prelude::*};
 use hotrow_harness::pins;
 use hotrow_plan::simulate::Simulator;
 use rand::{RngExt as _, SeedableRng as _};
@@ -60,7 +60,7 @@ fn simulated(seed: u64, policy: Policy, bend: impl Fn(&mut Vec<u32>, &mut u32)) 
         }
         let batch: Vec<u32> = (0..source.random_range(1..60)).map(|_| source.random_range(0..rows)).collect();
         cache.step(&batch);
-        group.forward(&batch, &[0, batch.len() as u32], None).unwrap();
+        group.forward(Bags::new(&batch, &[0, batch.len() as u32]), Mode::Train).unwrap();
         group.discard_pending();
         if let Some(difference) = unlike(&mut group, &cache) {
             return Err(format!("step {step}: {difference}"));

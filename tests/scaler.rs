@@ -1,7 +1,7 @@
 //! Loss scaling on the CPU: scripted steps against a plain model of the formulas (OpenSeq2Seq), recovery, bad input,
 //! and whole runs of groups.
 
-use hotrow::{CpuGroup, CpuScaler, Error, GradSlice, GroupConfig, LossScale, ScalerState, prelude::*};
+use hotrow::{Bags, CpuGroup, CpuScaler, Error, GradSlice, GroupConfig, LossScale, Mode, ScalerState, prelude::*};
 use hotrow_harness::{scaled, seed_for, seeds};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_distr::{Distribution as _, Normal};
@@ -323,12 +323,15 @@ fn calls_out_of_order_are_refused() {
     refuses!(scaler.decide(), Error::Order { call: "decide", .. });
     let fresh = *scaler.state();
     let mut group = CpuGroup::new(GroupConfig::new(&[10], 2)).unwrap();
-    group.forward(&[1], &[0, 1], None).unwrap();
+    group.forward(Bags::new(&[1], &[0, 1]), Mode::Train).unwrap();
     let grads = GradSlice::F32(&[1.0, 2.0]);
     refuses!(group.backward_scaled(grads, &fresh), Error::Order { call: "backward_scaled", .. });
     scaler.inspect(grads);
     let state = scaler.decide().unwrap();
-    refuses!(group.backward_scaled(GradSlice::F16(&[0; 3]), &state), Error::Length { wanted: 2, found: 3, .. });
+    refuses!(
+        group.backward_scaled(GradSlice::F16(&[half::f16::ZERO; 3]), &state),
+        Error::Length { wanted: 2, found: 3, .. }
+    );
     assert!(group.pending());
     group.backward_scaled(grads, &state).unwrap();
     assert!(group.backward_scaled(grads, &state).is_err(), "there is no forward any more");

@@ -10,8 +10,9 @@ mod reader;
 use std::collections::{BTreeMap, BTreeSet};
 
 use hotrow::{
-    GroupConfig, Layout, Optimizer, Precision, RandomBits, Rounding, StatePrecision,
+    GroupConfig, Optimizer, Precision, RandomBits, Rounding, StatePrecision,
     internals::{
+        Layout,
         layout::HostStruct,
         shader::{Access, ComposedShader, Constants, Cut, Kernel},
     },
@@ -553,7 +554,7 @@ fn one_window_leaves_no_trace() {
 #[test]
 fn each_chosen_body_is_in_the_text() {
     use hotrow::internals::shader::{Bodies, compose};
-    use hotrow::{LookupBody, RankBody};
+    use hotrow::internals::{LookupBody, RankBody};
     let probe = hotrow::internals::kernels().iter().find(|kernel| kernel.name == "probe").unwrap();
     let text = |rank, lookup| compose(probe, Bodies { rank, lookup, ..Bodies::PLAIN });
     for lookup in LookupBody::ALL {

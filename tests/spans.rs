@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, atomic::AtomicU64, atomic::Ordering};
 use std::{fs, path::Path};
 
-use hotrow::{CpuGroup, GroupConfig, prelude::*};
+use hotrow::{Bags, CpuGroup, GroupConfig, Mode, prelude::*};
 use hotrow_harness::modules::files;
 use syn::{Attribute, FnArg, ImplItem, Item, ReturnType, Signature, TraitItem, Type, Visibility};
 use tracing::{Event, Metadata, Subscriber, span};
@@ -137,11 +137,11 @@ fn spans_are_those_of_the_calls() {
     let seen = names.seen.clone();
     tracing::subscriber::with_default(names, || {
         let mut group = CpuGroup::new(GroupConfig::new(&[10], 2)).unwrap();
-        let outputs = group.forward(&[1], &[0, 1], None).unwrap();
+        let outputs = group.forward(Bags::new(&[1], &[0, 1]), Mode::Train).unwrap();
         group.backward(&outputs).unwrap();
         group.flush().unwrap();
     });
     let seen = seen.lock().unwrap();
     println!("{}", seen.join("\n"));
-    assert_eq!(*seen, ["new", "forward", ".run", "backward", "flush"]);
+    assert_eq!(*seen, ["new", "forward", ".forward_into", "backward", "flush"]);
 }

@@ -3,8 +3,8 @@
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use hotrow::{
-    Counters, CpuGroup, CpuScaler, Error, GradSlice, GroupConfig, Init, LossScale, Optimizer, OutOfRange, Part, Policy,
-    Pooling, Precision, prelude::*,
+    Bags, Counters, CpuGroup, CpuScaler, Error, GradSlice, GroupConfig, Init, LossScale, Mode, Optimizer, OutOfRange,
+    OutputSlice, Policy, Pooling, Precision, prelude::*, state::Part,
 };
 use hotrow_harness::lockstep::{
     Batch, bits, random_batch, random_config, random_frequencies, random_pins, random_shares, random_since,
@@ -47,8 +47,8 @@ impl Run {
     fn outputs(&mut self, batch: &Batch, frozen: bool) -> Option<usize> {
         let Batch { indices, offsets, weights } = batch;
         let outputs = self.call(|group| {
-            let forward = if frozen { CpuGroup::forward_frozen } else { CpuGroup::forward };
-            Ok(bits(&forward(group, indices, offsets, weights.as_deref())?))
+            let bags = Bags::new(indices, offsets).with_weights(weights.as_deref());
+            Ok(bits(&group.forward(bags, if frozen { Mode::Frozen } else { Mode::Train })?))
         });
         outputs.map(|outputs| outputs.len())
     }
@@ -76,13 +76,13 @@ impl Run {
         }
         let prefetch = source.random_bool(0.3);
         if prefetch {
-            self.call(|group| group.prefetch(&next.indices, &next.offsets, next.weights.as_deref()));
+            self.call(|group| group.prefetch(next.bags()));
         }
-        self.call(|group| Ok(bits(&group.weight_gradient(indices, offsets, &grads)?)));
+        self.call(|group| Ok(bits(&group.weight_gradient(Bags::new(indices, offsets), &grads)?)));
         match source.random_range(0..9) {
             0..=1 => self.group.discard_pending(),
             2..=4 => {
-                let halves: Vec<u16> = grads.iter().map(|&x| half::f16::from_f32(x).to_bits()).collect();
+                let halves: Vec<half::f16> = grads.iter().map(|&x| half::f16::from_f32(x)).collect();
                 let grads = [GradSlice::F32(&grads), GradSlice::F16(&halves)][salt as usize % 2];
                 self.call(|group| {
                     let mut scaler = CpuScaler::new(LossScale::BACKOFF)?;
@@ -225,7 +225,7 @@ fn the_threads_may_change_between_a_forward_and_its_backward() {
 fn records_restored_before_a_backward_are_moved() {
     let config = GroupConfig::new(&[4], 1).with_precision(Precision::Fp32).with_optimizer(Optimizer::sgd(0.5));
     let mut group = CpuGroup::new(config.with_cache_rows(0).with_init(Init::Constant(1.0))).unwrap();
-    assert_eq!(group.forward(&[2], &[0, 1], None).unwrap(), [1.0]);
+    assert_eq!(group.forward(Bags::new(&[2], &[0, 1]), Mode::Train).unwrap(), [1.0]);
     group.write_part(Part::Records, 0, &[3.0f32.to_bits(); 4]).unwrap();
     group.backward(&[1.0]).unwrap();
     assert_eq!(group.read_rows(&[2, 1]).unwrap(), [2.5, 3.0]);
@@ -243,8 +243,13 @@ fn a_step_number_set_back_harms_no_other_row() {
         for _ in 0..4 {
             let Batch { indices, offsets, weights } = random_batch(&config, &mut source);
             let weights = weights.as_deref();
-            let Ok(wanted) = group.forward_frozen(&indices, &offsets, weights) else { continue };
-            assert_eq!(bits(&group.forward(&indices, &offsets, weights).unwrap()), bits(&wanted));
+            let Ok(wanted) = group.forward(Bags::new(&indices, &offsets).with_weights(weights), Mode::Frozen) else {
+                continue;
+            };
+            assert_eq!(
+                bits(&group.forward(Bags::new(&indices, &offsets).with_weights(weights), Mode::Train).unwrap()),
+                bits(&wanted)
+            );
             group.backward(&vec![0.5; wanted.len()]).unwrap();
             kept += 1;
         }
@@ -268,8 +273,20 @@ fn allocations(config: &GroupConfig, steps: u64) -> u64 {
             let indices: Vec<u32> =
                 (0..4000).map(|i| if i % 10 == 0 { 77 } else { source.random_range(0..2010) }).collect();
             let counted = allocation_counter::measure(|| {
-                group.forward_frozen_into(&indices, &offsets, Some(&weights), &mut outputs).unwrap();
-                group.forward_into(&indices, &offsets, Some(&weights), &mut outputs).unwrap();
+                group
+                    .forward_into(
+                        Bags::new(&indices, &offsets).with_weights(Some(&weights)),
+                        Mode::Frozen,
+                        OutputSlice::F32(&mut outputs),
+                    )
+                    .unwrap();
+                group
+                    .forward_into(
+                        Bags::new(&indices, &offsets).with_weights(Some(&weights)),
+                        Mode::Train,
+                        OutputSlice::F32(&mut outputs),
+                    )
+                    .unwrap();
                 group.backward(&grads).unwrap();
             });
             found = counted.count_total;

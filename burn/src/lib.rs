@@ -201,7 +201,7 @@ pub trait Tables: Lookup + fmt::Debug + Send {
     #[doc(hidden)]
     fn batches(&self) -> (GroupConfig, Option<usize>);
 
-    /// [`Group::encode_forward`], or with [`Mode::Frozen`] [`Group::encode_forward_frozen`], which changes nothing.
+    /// [`Group::encode_forward`]; with [`Mode::Frozen`] it changes nothing.
     ///
     /// # Errors
     /// Those of the group.
@@ -246,10 +246,7 @@ macro_rules! tables {
                 outputs: wgpu::BufferSlice<'_>,
                 mode: Mode,
             ) -> Result<(), hotrow::Error> {
-                match mode {
-                    Mode::Train => self.encode_forward(encoder, batch, outputs),
-                    Mode::Frozen => self.encode_forward_frozen(encoder, batch, outputs),
-                }
+                self.encode_forward(encoder, batch, outputs, mode)
             }
 
             fn encode_backward(

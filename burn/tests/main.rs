@@ -6,8 +6,8 @@ use burn::nn::{Embedding, EmbeddingConfig, Linear, LinearConfig};
 use burn::optim::{GradientsParams, SgdConfig};
 use burn::tensor::{DType, Device, FloatDType, Int, Tensor, TensorData, activation::relu};
 use hotrow::{
-    Group, GroupConfig, Init, Lookup, Mode, Optimizer, OutOfRange, Policy, Precision, SharedGroup, adapter, internals,
-    robe, wgpu,
+    Bags, Group, GroupConfig, Init, Lookup, Mode, Optimizer, OutOfRange, Policy, Precision, SharedGroup, adapter,
+    internals, robe, wgpu,
 };
 use hotrow_burn::{EmbeddingBag, Error, Shared, Tables, backward, forward};
 use hotrow_harness::device::with_gpu;
@@ -125,7 +125,7 @@ trait Read {
 impl Read for dyn Tables + '_ {
     fn read(&mut self, rows: &[u32]) -> Vec<f32> {
         let offsets: Vec<u32> = (0..=rows.len() as u32).collect();
-        self.forward_frozen(rows, &offsets, None).unwrap()
+        self.forward(Bags::new(rows, &offsets), Mode::Frozen).unwrap()
     }
 }
 
@@ -167,7 +167,7 @@ fn a_step_is_the_group_s_bit_for_bit() {
             let inner = shared.device().clone().inner();
             for step in 0..6 {
                 let (indices, offsets) = bags(&mut source, [1, 7, 32][step % 3], 400);
-                let wanted = alone.forward(&indices, &offsets, None).unwrap();
+                let wanted = alone.forward(Bags::new(&indices, &offsets), Mode::Train).unwrap();
                 let found = forward(&mut *with_burn, shared, (&indices, &offsets), Mode::Train).unwrap();
                 assert_eq!(bits(&values(found)), bits(&wanted), "outputs, dim {dim}");
                 let gradient = random(&mut source, wanted.len());

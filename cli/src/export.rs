@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use clap::ValueEnum;
 use hotrow::internals::safetensors;
 use hotrow::robe::{Config, hash};
-use hotrow::{CpuGroup, CpuSharedGroup, Error, Init, Part, checkpoint, prelude::*};
+use hotrow::{CpuGroup, CpuSharedGroup, Error, Init, checkpoint, prelude::*, state::Part};
 use hotrow_report::failure::{Failure, ensure_usage};
 use hotrow_report::names::value_name;
 use hotrow_report::object::{Object, fields};
@@ -170,8 +170,9 @@ fn export_array(options: &Options, args: &Args, config: Config, step: u32) -> Re
     output::check_out(&constants, options.json.as_deref(), std::slice::from_ref(&args.checkpoint))?;
     let mut group = CpuSharedGroup::new(config.with_init(Init::Constant(0.0)))?;
     checkpoint::load_lookup(&mut group, &args.checkpoint)?;
-    let config = group.config();
-    let weights = group.snapshot().weights(config)?;
+    let snapshot = group.snapshot()?;
+    let config = SharedArray::config(&group);
+    let weights = snapshot.weights(config)?;
     output::replace(out, |file| {
         let shape = [u64::from(config.weights)];
         let mut array = npyz::WriteOptions::new().default_dtype().shape(&shape).writer(file).begin_nd()?;

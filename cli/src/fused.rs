@@ -8,8 +8,8 @@
 //!
 //! Rows with FP32 in place of FP16, or the other way round, are recognised when they are read.
 
-use hotrow::codec::{f32_from_half, half_from_f32};
-use hotrow::{Precision, Rounding, RowLayout};
+use hotrow::internals::codec::{f32_from_half, half_from_f32};
+use hotrow::{Precision, Rounding, internals::RowLayout};
 use std::ops::Range;
 
 /// The place of scale and bias in a row.

@@ -5,8 +5,8 @@ use crate::fused::{Form, Look, RowForm};
 use crate::tensors::{self, FLOATS, Matrix, Stacked, Tensors, converted, listed, quoted};
 use anyhow::{Context as _, bail};
 use hotrow::{
-    CpuGroup, Error, GroupConfig, Init, Optimizer, OptimizerKind, Part, Policy, Precision, Rounding, checkpoint,
-    prelude::*,
+    CpuGroup, Error, GroupConfig, Init, Optimizer, OptimizerKind, Policy, Precision, Rounding, checkpoint, prelude::*,
+    state::Part,
 };
 use hotrow_report::failure::{Failure, ensure_usage};
 use hotrow_report::names::{one_of, value_name};

@@ -2,7 +2,11 @@
 
 use crate::self_test::{self, Case};
 use anyhow::anyhow;
-use hotrow::{Caps, Context, LookupBody, RankBody, Requirements, adapter, requirements, wgpu};
+use hotrow::{
+    Caps, Context, Requirements, adapter,
+    internals::{LookupBody, RankBody},
+    requirements, wgpu,
+};
 use hotrow_report::failure::Failure;
 use hotrow_report::object::{Field, Object};
 use hotrow_report::options::{Backend, Options};

@@ -1,11 +1,11 @@
 //! A short run of every configuration on GPU and CPU: integers must be equal, floats nearly so.
 
 use anyhow::{Context as _, ensure};
-use hotrow::hash::fmix32;
 use hotrow::internals::Pieces as _;
+use hotrow::internals::hash::fmix32;
 use hotrow::{
-    Context, Counters, CpuGroup, Embedding, Error, Group, GroupConfig, Init, Optimizer, Placement, Policy, Pooling,
-    Precision,
+    Bags, Context, Counters, CpuGroup, Embedding, Error, Group, GroupConfig, Init, Mode, Optimizer, Placement, Policy,
+    Pooling, Precision,
 };
 use hotrow_report::clock::Complaints;
 use hotrow_report::names::{ADMITTING, PLACES};
@@ -181,7 +181,7 @@ fn forward_backward(group: &mut dyn Embedding, step: u32, seed: u32) -> Result<V
         }
         offsets.push(indices.len() as u32);
     }
-    let outputs = group.forward(&indices, &offsets, None)?;
+    let outputs = group.forward(Bags::new(&indices, &offsets), Mode::Train)?;
     let grads: Vec<f32> = (0..outputs.len() as u32).map(|n| (random(n << 12) % 2001) as f32 / 1000.0 - 1.0).collect();
     group.backward(&grads)?;
     Ok(outputs)

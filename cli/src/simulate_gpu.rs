@@ -1,7 +1,7 @@
 //! `simulate --backend gpu`: plays a trace through the real kernels with a table of one FP32 value a row.
 
 use anyhow::ensure;
-use hotrow::{Batch, Context, Counters, Group, GroupConfig, Policy, Pooling, Precision, prelude::*};
+use hotrow::{Batch, Context, Counters, Group, GroupConfig, Mode, Policy, Pooling, Precision, prelude::*};
 use hotrow_plan::simulate::Geometry;
 use hotrow_report::clock::{Clock, Rounds};
 use hotrow_report::progress::Progress;
@@ -50,7 +50,7 @@ pub(crate) fn gpu(
                 offsets: offsets.slice(..4 * (ids.len() as u64 + 1)),
                 weights: None,
             };
-            group.encode_forward(&mut encoder, &one, outputs.slice(..))?;
+            group.encode_forward(&mut encoder, &one, outputs.slice(..), Mode::Train)?;
         }
         clock.submit(encoder)?;
         progress.advance(stretch.len() as u64);

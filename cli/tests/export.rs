@@ -4,9 +4,10 @@
 use crate::common::command::{outcome, read, value};
 use crate::common::{bytes, npy, plan::words};
 use crate::golden;
-use hotrow::codec::half_from_f32;
+use hotrow::internals::codec::half_from_f32;
 use hotrow::{
-    CpuGroup, CpuSharedGroup, GroupConfig, Init, Optimizer, Policy, Precision, Rounding, checkpoint, prelude::*, robe,
+    Bags, CpuGroup, CpuSharedGroup, GroupConfig, Init, Mode, Optimizer, Policy, Precision, Rounding, checkpoint,
+    prelude::*, robe,
 };
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 use serde_json::Value;
@@ -164,7 +165,7 @@ fn rows_of_an_exported_array_are_those_of_a_forward() {
     let hashed = [3, 8].map(|chunk| robe::Config::new(&tables, 8, 500, chunk).with_precision(Precision::Int8));
     for config in hashed.into_iter().chain([whole, direct]) {
         let mut group = CpuSharedGroup::new(config.with_optimizer(Optimizer::adagrad(0.1))).unwrap();
-        let outputs = group.forward(&[7, 9, 39], &[0, 2, 3], None).unwrap();
+        let outputs = group.forward(Bags::new(&[7, 9, 39], &[0, 2, 3]), Mode::Train).unwrap();
         group.backward(&outputs).unwrap();
         checkpoint::save_lookup(&mut group, folder.path("array")).unwrap();
         let file = folder.export(&folder.path("array"), "npy", &[]);
@@ -175,7 +176,7 @@ fn rows_of_an_exported_array_are_those_of_a_forward() {
         for table in 0..2 {
             // Bags of a row each, behind or before empty ones of the other table.
             let offsets = if table == 0 { [0, 1, 2, 3, 3, 3, 3] } else { [0, 0, 0, 0, 1, 2, 3] };
-            let both = group.forward_frozen(&rows, &offsets, None).unwrap();
+            let both = group.forward(Bags::new(&rows, &offsets), Mode::Frozen).unwrap();
             let outputs: Vec<u32> = both[24 * table..][..24].iter().map(|x| x.to_bits()).collect();
             let name = group.config().addressing.name();
             assert_eq!(recovered(&weights, &hash, table, &rows), outputs, "{name}");
@@ -273,7 +274,8 @@ fn trained(folder: &Folder, precision: Precision) -> (CpuGroup, String) {
         .with_optimizer(Optimizer::adagrad(0.1));
     let mut group = CpuGroup::new(config).unwrap();
     for step in 0..20 {
-        let outputs = group.forward(&[step, 2 * step, 3 * step % 60, step], &[0, 2, 4], None).unwrap();
+        let outputs =
+            group.forward(Bags::new(&[step, 2 * step, 3 * step % 60, step], &[0, 2, 4]), Mode::Train).unwrap();
         group.backward(&outputs).unwrap();
     }
     let path = folder.path("trained.safetensors");
@@ -306,7 +308,7 @@ fn a_trained_table_goes_out_with_its_newest_rows_and_comes_back_trainable() {
             // Whatever loads the old checkpoint loads the new one: here the group itself.
             checkpoint::load(&mut group, &back).unwrap();
             assert!(group.read_rows(&all).unwrap() == flushed);
-            group.forward(&[1, 2], &[0, 1, 2], None).unwrap();
+            group.forward(Bags::new(&[1, 2], &[0, 1, 2]), Mode::Train).unwrap();
             group.backward(&[0.5; 2 * DIM]).unwrap();
         }
     }

@@ -3,7 +3,7 @@
 use crate::common::command::outcome;
 #[cfg(unix)]
 use crate::golden;
-use hotrow::{CpuGroup, GroupConfig, Lookup, Precision};
+use hotrow::{Bags, CpuGroup, GroupConfig, Lookup, Mode, Precision};
 use hotrow_dist::{Group, Threads};
 use serde_json::Value;
 use std::fs;
@@ -20,7 +20,7 @@ fn another_number_of_shards() {
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let [from, to, file] = [at("from"), at("to"), at("reshard.json")];
     let mut old = group(8);
-    let outputs = old.forward(&[5, 6, 7, 29], &[0, 3, 4], None).unwrap();
+    let outputs = old.forward(Bags::new(&[5, 6, 7, 29], &[0, 3, 4]), Mode::Train).unwrap();
     old.backward(&outputs.iter().map(|x| x + 0.5).collect::<Vec<_>>()).unwrap();
     old.save(&from).unwrap();
     let (stdout, stderr) = outcome(&["reshard", &from, &to, "--shards", "2", "--json", &file], 0);

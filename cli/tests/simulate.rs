@@ -2,7 +2,7 @@
 
 use crate::common::{command::value, id_bytes, plan::words, trace, write};
 use hotrow::Policy::{self, Lfu, Lru, Static, Window};
-use hotrow::{Counters, CpuGroup, GroupConfig, Precision, prelude::*};
+use hotrow::{Bags, Counters, CpuGroup, GroupConfig, Mode, Precision, prelude::*};
 use hotrow_harness::seed::seed_for;
 use hotrow_plan::simulate::{Geometry, Simulator};
 use hotrow_report::trace::Trace;
@@ -139,7 +139,7 @@ fn of_group(config: &GroupConfig, trace: &[(usize, u32)], batch: usize) -> Vec<u
             indices.extend(batch.iter().filter(|(of, _)| *of == table).map(|(_, row)| row));
             offsets.push(indices.len() as u32);
         }
-        group.forward(&indices, &offsets, None).unwrap();
+        group.forward(Bags::new(&indices, &offsets), Mode::Train).unwrap();
     }
     let each = group.counters().unwrap();
     let c: Counters = each.iter().copied().sum();

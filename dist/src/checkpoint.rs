@@ -6,8 +6,9 @@ use std::{
 };
 
 use hotrow::{
-    Error, GroupConfig, Part, checkpoint,
+    Error, GroupConfig, checkpoint,
     ranks::{Shard, fault, refused, write_whole},
+    state::Part,
 };
 use serde::Deserialize as _;
 
@@ -83,7 +84,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
     /// is written last: a job that is killed leaves the checkpoint before, whole. A folder holds one checkpoint; the files of an older one are removed.
     ///
     /// ```
-    /// use hotrow::{CpuGroup, GroupConfig, Lookup};
+    /// use hotrow::{Bags, CpuGroup, GroupConfig, Lookup, Mode};
     /// use hotrow_dist::{Group, Threads};
     ///
     /// # let folder = tempfile::tempdir().unwrap();
@@ -93,7 +94,7 @@ impl<C: Comm, S: Shard> Group<C, S> {
     /// }
     /// Threads::run(4, |comm: &mut Threads| {
     ///     let mut group = group(comm)?;
-    ///     let outputs = group.forward(&[1, 2], &[0, 2], None)?;
+    ///     let outputs = group.forward(Bags::new(&[1, 2], &[0, 2]), Mode::Train)?;
     ///     group.backward(&outputs)?;
     ///     group.save(&path)
     /// })?;

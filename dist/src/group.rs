@@ -3,12 +3,13 @@
 use std::{borrow::Cow, fmt};
 
 use hotrow::{
-    Counters, Error, GradSlice, GroupConfig, Layout, Lookup, LookupKind, MemoryReport, Mode, OutOfRange, OutputSlice,
-    Part, Placement, Pooling, Precision, ScalerState,
+    Bags, Counters, Error, GradSlice, GroupConfig, Lookup, LookupKind, MemoryReport, Mode, OutOfRange, OutputSlice,
+    Placement, Pooling, Precision, ScalerState,
     ranks::{
-        Feature, SECOND_FORWARD, Shard, Wire, WireForm, check_batch, check_rows, features, output_len, room,
+        Feature, Layout, SECOND_FORWARD, Shard, Wire, WireForm, check_batch, check_rows, features, output_len, room,
         shards as shards_of,
     },
+    state::Part,
 };
 
 use crate::{
@@ -56,7 +57,7 @@ const CALL: u32 = OUTSIDE - 1;
 
 /// The call and the wire of a status, for an error.
 fn named(code: u32) -> String {
-    let call = ["forward", "forward_frozen", "read_rows", "prefetch"].get((code & 7).wrapping_sub(1) as usize);
+    let call = ["forward", "frozen forward", "read_rows", "prefetch"].get((code & 7).wrapping_sub(1) as usize);
     let form = |number: u32| WireForm::ALL[number as usize % 3];
     let wire = code >> WIRE;
     let summed = if wire / 9 > 0 { ", summed" } else { "" };
@@ -71,7 +72,7 @@ type Make<S> = Box<dyn FnMut(GroupConfig) -> Result<S, Error>>;
 /// (SPEC 11).
 ///
 /// ```
-/// use hotrow::{CpuGroup, GroupConfig, Init, Lookup};
+/// use hotrow::{Bags, CpuGroup, GroupConfig, Init, Lookup, Mode};
 /// use hotrow_dist::{Group, Threads};
 ///
 /// let config = GroupConfig::new(&[1000], 4).with_init(Init::Constant(1.0)).with_cache_rows(64);
@@ -81,7 +82,7 @@ type Make<S> = Box<dyn FnMut(GroupConfig) -> Result<S, Error>>;
 ///         // Four bags of two rows in all: each rank has its part of them.
 ///         let (indices, offsets) = ([7, 3, 3, 9, 1, 2, 7, 7], [0, 2, 4, 6, 8]);
 ///         let (bags, first) = (4 / ranks as usize, group.rank() as usize * 4 / ranks as usize);
-///         let outputs = group.forward(&indices[2 * first..2 * (first + bags)], &offsets[..=bags], None)?;
+///         let outputs = group.forward(Bags::new(&indices[2 * first..2 * (first + bags)], &offsets[..=bags]), Mode::Train)?;
 ///         assert_eq!(outputs, vec![2.0; 4 * bags]);
 ///         group.backward(&outputs)?;
 ///         group.read_rows(&[7])
@@ -260,32 +261,26 @@ impl<C: Comm, S: Shard> Group<C, S> {
     fn look_up(
         &mut self,
         call: Call,
-        (indices, offsets, weights): (&[u32], &[u32], Option<&[f32]>),
+        bags: Bags<'_>,
         outputs: &mut [f32],
         shape: Result<(), Error>,
     ) -> Result<(), Error> {
         let name = if call == Call::Read { "read_rows" } else { "forward" };
         let shape = self.not_prefetched(name).and_then(|()| self.may(call)).and(shape);
-        let begun = self.begin(call, (indices, offsets), weights.is_some(), shape)?;
-        self.complete(call, begun, (indices.len(), offsets, weights.map(Cow::from)), outputs)
+        let begun = self.begin(call, bags, shape)?;
+        self.complete(call, begun, (bags.indices.len(), bags.offsets, bags.weights.map(Cow::from)), outputs)
     }
 
     /// Exchanges counts and starts to exchange requests. An error that all ranks know of ends nothing.
-    pub(crate) fn begin(
-        &mut self,
-        call: Call,
-        (indices, offsets): (&[u32], &[u32]),
-        weighted: bool,
-        shape: Result<(), Error>,
-    ) -> Result<Begun, Error> {
-        let batch: (&[u32], &[u32]) = if shape.is_ok() { (indices, offsets) } else { (&[], &[0]) };
+    pub(crate) fn begin(&mut self, call: Call, bags: Bags<'_>, shape: Result<(), Error>) -> Result<Begun, Error> {
+        let batch: (&[u32], &[u32]) = if shape.is_ok() { (bags.indices, bags.offsets) } else { (&[], &[0]) };
         let shape = shape.and_then(|()| self.whole());
         let features = match call {
             Call::Read => vec![Feature { rows: self.config.total_rows() as u32, ..Feature::default() }],
             _ => features(&self.config),
         };
         let (requests, outside) = Requests::new(&self.config, &features, self.deal, batch);
-        let (ticket, asking) = self.ask(call, &requests, shape.err().or(outside), batch.1, weighted)?;
+        let (ticket, asking) = self.ask(call, &requests, shape.err().or(outside), batch.1, bags.weights.is_some())?;
         let step = if call == Call::Read { 0 } else { self.step_of_wire()? };
         Ok(Begun { requests, step, ticket, stage: Stage::Asking(asking) })
     }
@@ -539,7 +534,11 @@ impl<C: Comm, S: Shard> Group<C, S> {
         }
         let Some(table) = &mut self.table else { return Ok(()) };
         table.write_part(Part::Records, 0, rows)?;
-        table.forward_frozen_into(&requests.positions, offsets, weights, outputs)
+        table.forward_into(
+            Bags::new(&requests.positions, offsets).with_weights(weights),
+            Mode::Frozen,
+            OutputSlice::F32(outputs),
+        )
     }
 }
 
@@ -557,18 +556,11 @@ impl<C: Comm, S: Shard> Lookup for Group<C, S> {
         output_len(&self.config, indices, bags)
     }
 
-    fn run(
-        &mut self,
-        indices: &[u32],
-        offsets: &[u32],
-        weights: Option<&[f32]>,
-        mode: Mode,
-        outputs: OutputSlice<'_>,
-    ) -> Result<(), Error> {
+    fn forward_into(&mut self, bags: Bags<'_>, mode: Mode, outputs: OutputSlice<'_>) -> Result<(), Error> {
         let call = if mode == Mode::Train { Call::Forward } else { Call::Frozen };
         outputs.with_floats(|outputs| {
-            let shape = check_batch(&self.config, (indices, offsets, weights), outputs.len());
-            self.look_up(call, (indices, offsets, weights), outputs, shape)
+            let shape = check_batch(&self.config, bags, outputs.len());
+            self.look_up(call, bags, outputs, shape)
         })
     }
 
@@ -591,12 +583,16 @@ impl<C: Comm, S: Shard> Lookup for Group<C, S> {
         self.or_break(result)
     }
 
-    fn weight_gradient(&mut self, indices: &[u32], offsets: &[u32], grad_outputs: &[f32]) -> Result<Vec<f32>, Error> {
+    fn weight_gradient(
+        &mut self,
+        Bags { indices, offsets, .. }: Bags<'_>,
+        grad_outputs: &[f32],
+    ) -> Result<Vec<f32>, Error> {
         let (waiting, table) = self.waiting.as_ref().zip(self.table.as_mut()).ok_or(requests::NO_FORWARD)?;
         let found = [indices.len(), offsets.len(), grad_outputs.len()];
         requests::check_weight_gradient(&self.config, waiting.indices, waiting.offsets.len() - 1, found)?;
-        table.forward(&waiting.requests.positions, offsets, None)?;
-        let found = table.weight_gradient(&waiting.requests.positions, offsets, grad_outputs);
+        table.forward(Bags::new(&waiting.requests.positions, offsets), Mode::Train)?;
+        let found = table.weight_gradient(Bags::new(&waiting.requests.positions, offsets), grad_outputs);
         table.discard_pending();
         found
     }
@@ -605,7 +601,7 @@ impl<C: Comm, S: Shard> Lookup for Group<C, S> {
     fn read_rows(&mut self, rows: &[u32]) -> Result<Vec<f32>, Error> {
         let (mut outputs, found) = room("outputs", rows.len().saturating_mul(self.config.dim as usize));
         let checked = check_rows(&Layout::new(&self.config, u64::MAX)?, rows, "read_rows").and(found);
-        self.look_up(Call::Read, (rows, &[0, rows.len() as u32], None), &mut outputs, checked)?;
+        self.look_up(Call::Read, Bags::new(rows, &[0, rows.len() as u32]), &mut outputs, checked)?;
         Ok(outputs)
     }
 

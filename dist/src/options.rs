@@ -9,7 +9,7 @@ use hotrow::{
 /// of ranks: what a rank reads of its own rows is rounded and summed, too (SPEC 11).
 ///
 /// ```
-/// use hotrow::{CpuGroup, GroupConfig, Lookup, Precision};
+/// use hotrow::{Bags, CpuGroup, GroupConfig, Lookup, Mode, Precision};
 /// use hotrow_dist::{Group, Phase, Threads, WireForm, WireOptions};
 ///
 /// let bytes = |wire: WireOptions| {
@@ -19,7 +19,7 @@ use hotrow::{
 ///         let mut group = group.with_wire(wire)?;
 ///         // The other rank's row, three times: in two of this rank's bags.
 ///         let row = 1 - group.rank();
-///         let outputs = group.forward(&[row; 3], &[0, 1, 3], None)?;
+///         let outputs = group.forward(Bags::new(&[row; 3], &[0, 1, 3]), Mode::Train)?;
 ///         group.backward(&outputs)?;
 ///         Ok([Phase::Rows, Phase::Gradients].map(|phase| group.traffic().bytes(phase)))
 ///     })?;

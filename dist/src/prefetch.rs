@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use hotrow::{
-    Error, Lookup as _, Policy, Precision,
+    Bags, Error, Lookup as _, Policy, Precision,
     ranks::{Shard, Wire, check_batch, room},
 };
 
@@ -32,12 +32,13 @@ impl<C: Comm, S: Shard> Group<C, S> {
     /// # Errors
     /// As [`Lookup::forward`](hotrow::Lookup::forward), a bad index included, on every rank; [`Error::Order`] if another prefetched batch waits. Nothing but
     /// the counters of indices outside their tables has changed then, and the last forward still waits for its backward.
-    pub fn prefetch(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<(), Error> {
+    pub fn prefetch(&mut self, bags: Bags<'_>) -> Result<(), Error> {
+        let Bags { indices, offsets, weights } = bags;
         let wanted = self.output_len(indices.len(), offsets.len().saturating_sub(1));
         let (outputs, found) = room("outputs", wanted);
-        let shape = check_batch(&self.config, (indices, offsets, weights), wanted).and(found);
+        let shape = check_batch(&self.config, bags, wanted).and(found);
         let shape = shape.and_then(|()| self.not_prefetched("prefetch"));
-        let begun = self.begin(Call::Prefetch, (indices, offsets), weights.is_some(), shape)?;
+        let begun = self.begin(Call::Prefetch, bags, shape)?;
         let (offsets, weights) = (offsets.to_vec(), weights.map(<[f32]>::to_vec));
         self.ahead = Some(Ahead { indices: indices.len(), offsets, weights, outputs, begun });
         Ok(())

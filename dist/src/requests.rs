@@ -4,7 +4,6 @@ use std::borrow::Cow;
 
 use hotrow::{
     Error, GradSlice, GroupConfig, OutOfRange, Pooling, ScalerState,
-    codec::f32_from_half,
     ranks::{Feature, NONE, output_len},
 };
 
@@ -208,6 +207,6 @@ fn same_length(what: &'static str, wanted: usize, found: usize) -> Result<(), Er
 pub(crate) fn floats(gradients: GradSlice<'_>) -> Cow<'_, [f32]> {
     match gradients {
         GradSlice::F32(values) => values.into(),
-        GradSlice::F16(values) => values.iter().map(|&half| f32_from_half(u32::from(half))).collect(),
+        GradSlice::F16(values) => values.iter().map(|half| half.to_f32()).collect(),
     }
 }

@@ -3,9 +3,10 @@
 use std::{fs, path::Path};
 
 use hotrow::{
-    Counters, CpuGroup, Embedding, Error, GroupConfig, Init, Layout, Lookup, Part,
+    Counters, CpuGroup, Embedding, Error, GroupConfig, Init, Lookup,
     checkpoint::{self, Contents},
-    ranks::{DIRTY, NONE, PINNED, check_same, fault, refused, shards as shards_of, write_parts, zeroed},
+    ranks::{DIRTY, Layout, NONE, PINNED, check_same, fault, refused, shards as shards_of, write_parts, zeroed},
+    state::Part,
 };
 
 use crate::{
@@ -40,14 +41,14 @@ pub struct Resharded {
 /// so, below FP32, with other bits. A checkpoint of one shard is one ordinary [checkpoint](hotrow::checkpoint). The larger shard, old or new, is in memory.
 ///
 /// ```
-/// use hotrow::{CpuGroup, GroupConfig, Lookup};
+/// use hotrow::{Bags, CpuGroup, GroupConfig, Lookup, Mode};
 /// use hotrow_dist::{Group, Threads, reshard};
 ///
 /// # let folder = tempfile::tempdir().unwrap();
 /// # let (eight, two) = (folder.path().join("eight"), folder.path().join("two"));
 /// let config = GroupConfig::new(&[100], 4).with_cache_rows(64);
 /// let mut group = Group::new(Threads::alone(), config.clone(), 8, CpuGroup::new)?;
-/// let outputs = group.forward(&[1, 2], &[0, 2], None)?;
+/// let outputs = group.forward(Bags::new(&[1, 2], &[0, 2]), Mode::Train)?;
 /// group.backward(&outputs)?;
 /// group.save(&eight)?;
 ///

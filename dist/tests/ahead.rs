@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, rc::Rc};
 
-use hotrow::{CpuGroup, Error, GroupConfig, Init, Lookup, Optimizer, Policy, Precision};
+use hotrow::{Bags, CpuGroup, Error, GroupConfig, Init, Lookup, Mode, Optimizer, Policy, Precision};
 use hotrow_dist::{Comm, Group, Parcels, Phase, RankError, Threads, Ticket, WireForm, WireOptions, hand_on};
 
 use crate::{on, opened};
@@ -42,10 +42,10 @@ fn rows_that_the_last_batch_leaves_alone_travel_before_its_backward() {
             |rows: &'static [u32]| if first { (&[][..], &[0, 0][..]) } else { (rows, &[0, 1, 2, 3][..rows.len() + 1]) };
         let rows_sent = |group: &Group<Noted<'_>, CpuGroup>| group.traffic().bytes(Phase::Rows) / 32;
         let (indices, offsets) = batch(&[2, 8]);
-        let outputs = group.forward(indices, offsets, None)?;
+        let outputs = group.forward(Bags::new(indices, offsets), Mode::Train)?;
         let before = rows_sent(&group);
         let (indices, offsets) = batch(&[2, 4, 6]);
-        group.prefetch(indices, offsets, None)?;
+        group.prefetch(Bags::new(indices, offsets))?;
         group.advance()?;
         let early = rows_sent(&group) - before;
         let ticket = notes.borrow().last().copied();
@@ -83,10 +83,10 @@ fn a_row_that_may_be_rounded_goes_late() {
             let mut batch = |rows: &'static [u32], prefetch: bool| {
                 let (indices, offsets) = if empty { (&[][..], &[0][..]) } else { (rows, &[0, 1, 2][..rows.len() + 1]) };
                 if prefetch {
-                    group.prefetch(indices, offsets, None)?;
+                    group.prefetch(Bags::new(indices, offsets))?;
                     return group.advance();
                 }
-                let outputs = group.forward(indices, offsets, None)?;
+                let outputs = group.forward(Bags::new(indices, offsets), Mode::Train)?;
                 group.backward(&outputs)
             };
             batch(&[2], false)?;
@@ -113,12 +113,16 @@ fn a_prefetched_step_sends_one_bit_a_row_more() {
         on((4, 4), &config, |mut group| {
             let of = |step: u32| (0..70).map(|i| (i * (step + 3) * 4 + i % 7 + 4) % 1000).collect::<Vec<u32>>();
             let offsets: Vec<u32> = (0..=70).collect();
-            let first = group.forward(&of(0), &offsets, None)?;
+            let first = group.forward(Bags::new(&of(0), &offsets), Mode::Train)?;
             if ahead {
-                group.prefetch(&of(1), &offsets, None)?;
+                group.prefetch(Bags::new(&of(1), &offsets))?;
             }
             group.backward(&first)?;
-            let second = if ahead { group.forward_prefetched()? } else { group.forward(&of(1), &offsets, None)? };
+            let second = if ahead {
+                group.forward_prefetched()?
+            } else {
+                group.forward(Bags::new(&of(1), &offsets), Mode::Train)?
+            };
             group.backward(&second)?;
             let asked = (0..4).filter(|&rank| rank != group.rank()).map(|rank| {
                 let mut rows: Vec<u32> = of(1).into_iter().filter(|row| row % 4 == rank).collect();
@@ -148,26 +152,26 @@ fn calls_out_of_order_are_refused_on_every_rank() {
         order(group.forward_prefetched());
         group.advance()?;
         assert!(group.poll()?, "nothing is under way");
-        let outputs = group.forward(&[1, 2], &[0, 2], None)?;
+        let outputs = group.forward(Bags::new(&[1, 2], &[0, 2]), Mode::Train)?;
         // A bad index on one rank: refused on both, and the forward goes on waiting.
-        let refused = group.prefetch(&[if first { 100 } else { 3 }], &[0, 1], None);
+        let refused = group.prefetch(Bags::new(&[if first { 100 } else { 3 }], &[0, 1]));
         refuses!(opened(refused), Err(Error::IndexOutOfRange { .. }) | Ok(RankError::Other { rank: 0, .. }));
-        let refused = group.prefetch(&[3], if first { &[0, 1] } else { &[0, 9] }, None);
+        let refused = group.prefetch(Bags::new(&[3], if first { &[0, 1] } else { &[0, 9] }));
         refuses!(opened(refused), Err(Error::BadOffsets { .. }) | Ok(RankError::Other { rank: 1, .. }));
         assert!(group.pending());
         order(group.forward_prefetched());
-        group.prefetch(&[3, 1], &[0, 2], None)?;
-        order(group.forward(&[1], &[0, 1], None));
-        order(group.forward_frozen(&[1], &[0, 1], None));
+        group.prefetch(Bags::new(&[3, 1], &[0, 2]))?;
+        order(group.forward(Bags::new(&[1], &[0, 1]), Mode::Train));
+        order(group.forward(Bags::new(&[1], &[0, 1]), Mode::Frozen));
         order(group.read_rows(&[1]));
-        order(group.prefetch(&[3], &[0, 1], None).map(|()| Vec::new()));
+        order(group.prefetch(Bags::new(&[3], &[0, 1])).map(|()| Vec::new()));
         order(group.flush().map(|()| Vec::new()));
         for found in [group.save(folder.path()), group.load(folder.path())] {
             order(found.map(|()| Vec::new()));
         }
         assert_eq!(group.counters()?[0].accesses, 4);
         // A row of ones, and the gradient of a bag of two such rows.
-        assert_eq!(group.weight_gradient(&[1, 2], &[0, 2], &outputs)?, [8.0; 2]);
+        assert_eq!(group.weight_gradient(Bags::new(&[1, 2], &[0, 2]), &outputs)?, [8.0; 2]);
         // A backward that is refused may be made again, with the early rows under way.
         let refused = group.backward(if first { &outputs } else { &outputs[1..] });
         refuses!(opened(refused), Err(Error::Length { .. }) | Ok(RankError::Other { rank: 1, .. }));
@@ -176,17 +180,17 @@ fn calls_out_of_order_are_refused_on_every_rank() {
         group.discard_pending();
         // One rank prefetches, the other does not.
         let both = if first {
-            group.prefetch(&[1], &[0, 1], None).map(|()| Vec::new())
+            group.prefetch(Bags::new(&[1], &[0, 1])).map(|()| Vec::new())
         } else {
-            group.forward(&[1], &[0, 1], None)
+            group.forward(Bags::new(&[1], &[0, 1]), Mode::Train)
         };
         refuses!(opened(both), Ok(RankError::Exchange { what: "call", .. }));
-        group.forward(&[1], &[0, 1], None).map(drop)
+        group.forward(Bags::new(&[1], &[0, 1]), Mode::Train).map(drop)
     });
     let group = Group::new(Threads::alone(), config, 2, CpuGroup::new).unwrap();
     let wire = WireOptions { rows: WireForm::Fp16, ..WireOptions::default() };
     let mut group = group.with_wire(WireOptions::default()).unwrap();
-    group.prefetch(&[1], &[0, 1], None).unwrap();
+    group.prefetch(Bags::new(&[1], &[0, 1])).unwrap();
     refuses!(group.with_wire(wire).map(drop), Error::Order { call: "with_wire", .. });
 }
 
@@ -202,17 +206,17 @@ fn what_comes_between_counts_as_it_does_in_turn() {
                 let outputs = if ahead && step > 0 {
                     group.forward_prefetched()?
                 } else {
-                    group.forward(&batch(step), &[0, 2, 3], None)?
+                    group.forward(Bags::new(&batch(step), &[0, 2, 3]), Mode::Train)?
                 };
                 seen.extend(outputs.iter().map(|x| x.to_bits()));
                 if ahead {
-                    group.prefetch(&[50 + step], &[0, 1], None)?;
+                    group.prefetch(Bags::new(&[50 + step], &[0, 1]))?;
                     if step % 2 == 0 {
                         group.advance()?;
                     }
                     group.abandon_prefetched()?;
                     group.abandon_prefetched()?;
-                    group.prefetch(&batch(step + 1), &[0, 2, 3], None)?;
+                    group.prefetch(Bags::new(&batch(step + 1), &[0, 2, 3]))?;
                     group.advance()?;
                 }
                 group.set_learning_rate(rate * step as f32)?;

@@ -1,6 +1,6 @@
 //! Each allocation of a group over ranks fails once.
 
-use hotrow::{CpuGroup, Error, GroupConfig, Init, Lookup as _, Optimizer, internals::fault};
+use hotrow::{Bags, CpuGroup, Error, GroupConfig, Init, Lookup as _, Mode, Optimizer, internals::fault};
 use hotrow_dist::{Group, RankError, Threads};
 
 use crate::opened;
@@ -34,8 +34,8 @@ fn over_ranks(calls: &str, n: u64) -> Result<(Vec<u32>, End), Error> {
         let step = calls[..k].matches(['f', 'p']).count() as u32;
         let batch: Vec<u32> = (0..30).map(|i| (i * i * (step + 3) + 7 * i) % 100).collect();
         let mut call = || match name {
-            "f" => group.forward(&batch, &[0, 15, 30], None),
-            "p" => group.prefetch(&batch, &[0, 15, 30], None).map(|()| Vec::new()),
+            "f" => group.forward(Bags::new(&batch, &[0, 15, 30]), Mode::Train),
+            "p" => group.prefetch(Bags::new(&batch, &[0, 15, 30])).map(|()| Vec::new()),
             "n" => group.forward_prefetched(),
             _ => group.backward(&[0.25; 8]).map(|()| Vec::new()),
         };

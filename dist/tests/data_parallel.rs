@@ -1,7 +1,7 @@
 //! Shared arrays over several ranks (docs/scale-out.md): each takes the gradient of its own bags, all take the sum, and each takes the step.
 
 use hotrow::{
-    CpuScaler, CpuSharedGroup, Error, GradSlice, GroupConfig, LossScale, Optimizer, OutOfRange, Policy,
+    Bags, CpuScaler, CpuSharedGroup, Error, GradSlice, GroupConfig, LossScale, Mode, Optimizer, OutOfRange, Policy,
     prelude::*,
     robe::{Backward, Config, RobeSnapshot},
 };
@@ -44,8 +44,8 @@ fn sum(comm: &mut impl Comm, own: &[f32]) -> Result<Vec<f32>, Error> {
 }
 
 /// Weights, states and step number.
-fn state(array: &CpuSharedGroup) -> RobeSnapshot {
-    RobeSnapshot { counters: Default::default(), ..array.snapshot() }
+fn state(array: &mut CpuSharedGroup) -> RobeSnapshot {
+    RobeSnapshot { counters: Default::default(), ..array.snapshot().unwrap() }
 }
 
 #[test]
@@ -63,12 +63,12 @@ fn ranks_have_the_bits_of_one_rank_with_the_summed_gradient() {
                 let mut sums = Vec::new();
                 for (step, batch) in batches.iter().enumerate() {
                     let part = batch.part(&rows, rank * PARTS / ranks..(rank + 1) * PARTS / ranks);
-                    array.forward(&part.indices, &part.offsets, part.weights.as_deref())?;
+                    array.forward(part.bags(), Mode::Train)?;
                     let own = array.gradient(GradSlice::F32(&part.gradients(step)))?;
                     sums.push(sum(comm, &own)?);
                     array.step(&sums[step])?;
                 }
-                Ok((sums, state(&array)))
+                Ok((sums, state(&mut array)))
             })
             .unwrap();
             let (sums, wanted) = &found[0];
@@ -76,12 +76,12 @@ fn ranks_have_the_bits_of_one_rank_with_the_summed_gradient() {
             // One rank, with a batch that has no access.
             let alone = |change: f32| {
                 let mut array = CpuSharedGroup::new(config.clone()).unwrap();
-                let fresh = state(&array);
+                let fresh = state(&mut array);
                 for sum in sums {
-                    array.forward(&[], &[0], None).unwrap();
+                    array.forward(Bags::new(&[], &[0]), Mode::Train).unwrap();
                     array.step(&sum.iter().map(|x| change * x).collect::<Vec<_>>()).unwrap();
                 }
-                (fresh, state(&array))
+                (fresh, state(&mut array))
             };
             let (fresh, same) = alone(1.0);
             assert!(same == *wanted, "seed {seed}, {ranks} ranks, {config:?}");
@@ -101,7 +101,8 @@ fn ranks_with_a_scaled_loss_stay_alike() {
             let mut array = CpuSharedGroup::new(config.clone())?;
             let (indices, offsets): (&[u32], &[u32]) = if comm.rank() == 0 { (&[7, 9], &[0, 2]) } else { (&[], &[0]) };
             for step in 0..3 {
-                let grads: Vec<f32> = array.forward(indices, offsets, None)?.iter().map(|x| 16.0 * x).collect();
+                let grads: Vec<f32> =
+                    array.forward(Bags::new(indices, offsets), Mode::Train)?.iter().map(|x| 16.0 * x).collect();
                 let greatest = grads.iter().fold(0, |most, g| most.max(g.abs().to_bits()));
                 let greatest = if overflows && step == 1 { f32::INFINITY.to_bits() } else { comm.max(greatest)? };
                 let mut scaler = CpuScaler::new(LossScale::Static { scale: 16.0 })?;
@@ -109,7 +110,7 @@ fn ranks_with_a_scaled_loss_stay_alike() {
                 let own = array.gradient(GradSlice::F32(&grads))?;
                 array.step_scaled(&sum(comm, &own)?, &scaler.decide()?)?;
             }
-            Ok(state(&array))
+            Ok(state(&mut array))
         })
         .unwrap()
     };

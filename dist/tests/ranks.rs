@@ -1,6 +1,6 @@
 //! Groups over several ranks (SPEC 11): the same bits for every number of ranks, and those of a plain group with one shard.
 
-use hotrow::{Counters, CpuGroup, Embedding, Error, GroupConfig, Lookup, Precision};
+use hotrow::{Bags, Counters, CpuGroup, Embedding, Error, GroupConfig, Lookup, Mode, Precision};
 use hotrow_dist::{self as dist, RankError, Threads, WireForm, WireOptions};
 use hotrow_harness::ranks::{Batch, How, alone, configuration, listed, over, runs, train};
 use rand::{SeedableRng as _, rngs::StdRng};
@@ -79,7 +79,7 @@ fn rounding_on_the_wire_has_no_bias() {
             let (mut sum, mut exact, mut differ) = (vec![0.0_f64; 8], vec![0.0_f64; 8], 0);
             for _ in 0..STEPS {
                 let before = group.read_rows(&[3])?;
-                let seen = group.forward(&[3], &[0, 1], None)?;
+                let seen = group.forward(Bags::new(&[3], &[0, 1]), Mode::Train)?;
                 let mine = if group.rank() == 0 { row } else { [0.0; 8] };
                 group.backward(&mine)?;
                 let after = group.read_rows(&[3])?;
@@ -126,12 +126,12 @@ fn summed_gradients_want_even_parts_and_one_wire() {
     let found = on((2, 4), &config, |group| {
         let mut group = group.with_wire(summed)?;
         let offsets = if group.rank() == 0 { &[0, 1, 2][..] } else { &[0, 2] };
-        let uneven = group.forward(&[1, 2], offsets, None).unwrap_err();
-        let output = group.forward(&[1, 2], &[0, 2], None)?;
+        let uneven = group.forward(Bags::new(&[1, 2], offsets), Mode::Train).unwrap_err();
+        let output = group.forward(Bags::new(&[1, 2], &[0, 2]), Mode::Train)?;
         group.backward(&output)?;
         let other = if group.rank() == 0 { WireOptions::default() } else { summed };
         let mut group = group.with_wire(other)?;
-        Ok([uneven, group.forward(&[1], &[0, 1], None).unwrap_err()])
+        Ok([uneven, group.forward(Bags::new(&[1], &[0, 1]), Mode::Train).unwrap_err()])
     });
     for [uneven, wire] in found {
         assert!(uneven.to_string().contains("on rank 0, for summed gradients, 0 to 1 of 3"), "{uneven}");
@@ -151,7 +151,7 @@ fn a_gradient_that_is_not_finite_changes_no_row() {
         let found = on((2, 2), &config, |group| {
             let mut group = group.with_wire(wire(number))?;
             let before = group.read_rows(&[1, 2])?;
-            group.forward(&[1, 2], &[0, 1, 2], None)?;
+            group.forward(Bags::new(&[1, 2], &[0, 1, 2]), Mode::Train)?;
             group.backward(&[1.0, f32::INFINITY, 1.0, 1.0, 1.0, 2.0, 3.0, 4.0])?;
             Ok((before, group.read_rows(&[1, 2])?))
         });
@@ -190,11 +190,11 @@ fn a_frozen_forward_keeps_the_rows_of_the_one_that_waits() {
     let gradients = |frozen: Option<[u32; 3]>| {
         on((2, 2), &config, |mut group| {
             let (indices, offsets) = ([7 + group.rank(), 3, 60], [0, 2, 3]);
-            let outputs = group.forward(&indices, &offsets, None)?;
+            let outputs = group.forward(Bags::new(&indices, &offsets), Mode::Train)?;
             if let Some(frozen) = frozen {
-                group.forward_frozen(&frozen, &offsets, None)?;
+                group.forward(Bags::new(&frozen, &offsets), Mode::Frozen)?;
             }
-            group.weight_gradient(&indices, &offsets, &outputs)
+            group.weight_gradient(Bags::new(&indices, &offsets), &outputs)
         })
     };
     let wanted = gradients(None);
@@ -211,29 +211,29 @@ fn a_step_without_a_backward_ends() {
     let overflow = overflow.decide().unwrap();
     let config = GroupConfig::new(&[100], 4).with_cache_rows(32);
     on((2, 2), &config, |mut group| {
-        let first = group.forward(&[1, 2], &[0, 2], None)?;
+        let first = group.forward(Bags::new(&[1, 2], &[0, 2]), Mode::Train)?;
         // The comparison can fail: between forward and backward nothing is saved.
         refuses!(group.save(folder.path().join("early")), Error::Order { .. });
         // Another forward would lose the gradient of this one, on one rank or on all.
         for _ in 0..2 {
-            refuses!(group.forward(&[1, 2], &[0, 2], None), Error::Order { call: "forward", .. });
-            assert_eq!(group.forward_frozen(&[1, 2], &[0, 2], None)?, first);
+            refuses!(group.forward(Bags::new(&[1, 2], &[0, 2]), Mode::Train), Error::Order { call: "forward", .. });
+            assert_eq!(group.forward(Bags::new(&[1, 2], &[0, 2]), Mode::Frozen)?, first);
         }
         group.backward_scaled(hotrow::GradSlice::F32(&first), &overflow)?;
         assert!(!group.pending());
         group.save(folder.path().join("overflow"))?;
-        group.forward(&[1, 2], &[0, 2], None)?;
+        group.forward(Bags::new(&[1, 2], &[0, 2]), Mode::Train)?;
         group.discard_pending();
         assert!(!group.pending());
         group.save(folder.path().join("abandoned"))?;
-        group.forward(&[1, 2], &[0, 2], None)?;
+        group.forward(Bags::new(&[1, 2], &[0, 2]), Mode::Train)?;
         if group.rank() == 0 {
             group.discard_pending();
         }
-        let refused = group.forward(&[1, 2], &[0, 2], None);
+        let refused = group.forward(Bags::new(&[1, 2], &[0, 2]), Mode::Train);
         refuses!(opened(refused), Err(Error::Order { call: "forward", .. }) | Ok(RankError::Other { rank: 1, .. }));
         group.discard_pending();
-        assert_eq!(group.forward(&[1, 2], &[0, 2], None)?, first, "no row has changed");
+        assert_eq!(group.forward(Bags::new(&[1, 2], &[0, 2]), Mode::Train)?, first, "no row has changed");
         Ok(())
     });
 }
@@ -266,12 +266,12 @@ fn a_bad_index_on_one_rank_refuses_the_step_on_all() {
         let rank = group.rank();
         let bad = [[7, 3], [99, 50], [0, 0], [1, 90]][rank as usize];
         let before = group.counters()?;
-        let error = group.forward(&bad, &[0, 1, 2], None).unwrap_err();
+        let error = group.forward(Bags::new(&bad, &[0, 1, 2]), Mode::Train).unwrap_err();
         assert!(matches!(group.backward(&[]), Err(Error::Order { .. } | Error::Ranks(_))));
         let after = group.counters()?;
         let t: Result<Vec<_>, Error> = group.shards().map(|(_, s)| s.unwrap().snapshot().map(|s| s.t)).collect();
         // The next step takes place.
-        let good = group.forward(&[rank, rank], &[0, 1, 2], None)?;
+        let good = group.forward(Bags::new(&[rank, rank], &[0, 1, 2]), Mode::Train)?;
         group.backward(&good)?;
         Ok((error, before, after, t?, group.counters()?))
     });
@@ -308,18 +308,23 @@ fn bad_calls_are_named() {
     // A shape that is wrong on one rank, and another call on one rank.
     let found = on((2, 2), &config, |mut group| {
         let first = group.rank() == 0;
-        let shape = group.forward(&[1, 2], if first { &[0, 3] } else { &[0, 2] }, None).unwrap_err();
-        let call = if first { group.forward(&[1], &[0, 1], None) } else { group.read_rows(&[1]) }.unwrap_err();
+        let shape = group.forward(Bags::new(&[1, 2], if first { &[0, 3] } else { &[0, 2] }), Mode::Train).unwrap_err();
+        let call = if first { group.forward(Bags::new(&[1], &[0, 1]), Mode::Train) } else { group.read_rows(&[1]) }
+            .unwrap_err();
         // One rank counts indices outside, the other does not: calls are compared first.
-        let both = if first { group.forward(&[500], &[0, 1], None) } else { group.forward_frozen(&[1], &[0, 1], None) };
+        let both = if first {
+            group.forward(Bags::new(&[500], &[0, 1]), Mode::Train)
+        } else {
+            group.forward(Bags::new(&[1], &[0, 1]), Mode::Frozen)
+        };
         refuses!(opened(both), Ok(RankError::Exchange { what: "call", .. }));
         let row = group.read_rows(&[if first { 100 } else { 0 }]).unwrap_err();
         // A refused forward leaves the one before it on every rank.
-        group.forward(&[1], &[0, 1], None)?;
-        group.forward(&[1, 2], if first { &[0, 3] } else { &[0, 2] }, None).unwrap_err();
+        group.forward(Bags::new(&[1], &[0, 1]), Mode::Train)?;
+        group.forward(Bags::new(&[1, 2], if first { &[0, 3] } else { &[0, 2] }), Mode::Train).unwrap_err();
         assert!(group.pending());
         group.discard_pending();
-        let output = group.forward(&[1], &[0, 1], None)?;
+        let output = group.forward(Bags::new(&[1], &[0, 1]), Mode::Train)?;
         // Each rank has a scale of its own.
         let scale = hotrow::LossScale::Static { scale: 2.0 + group.rank() as f32 };
         let mut scaler = hotrow::CpuScaler::new(scale)?;
@@ -393,15 +398,15 @@ fn a_checkpoint_goes_on_with_the_same_bits_on_any_number_of_ranks() {
     std::fs::copy(other, folder.path().join("whole/save-2-shard-3.safetensors")).unwrap();
     on((2, 8), &config, |mut group| {
         assert!(group.load(folder.path().join("none")).is_err());
-        group.forward(&[], &[0], None)?;
+        group.forward(Bags::new(&[], &[0]), Mode::Train)?;
         refuses!(group.load(folder.path().join("half")), Error::Order { call: "load", .. });
         group.backward(&[])?;
         let error = group.load(folder.path().join("whole")).unwrap_err().to_string();
         assert!(error.contains("step: wanted the same in the files of all shards, found steps from 2 to 4"), "{error}");
-        let error = group.forward(&[], &[0], None).unwrap_err().to_string();
+        let error = group.forward(Bags::new(&[], &[0]), Mode::Train).unwrap_err().to_string();
         assert!(error.contains("a checkpoint that was not loaded"), "{error}");
         group.load(folder.path().join("half"))?;
-        group.forward(&[], &[0], None).map(drop)
+        group.forward(Bags::new(&[], &[0]), Mode::Train).map(drop)
     });
     let file = folder.path().join("file");
     std::fs::write(&file, "").unwrap();

@@ -2,7 +2,7 @@
 
 use std::{fs, ops::Range, path::Path};
 
-use hotrow::{CpuGroup, Embedding, Error, GroupConfig, Lookup, Policy, Precision};
+use hotrow::{Bags, CpuGroup, Embedding, Error, GroupConfig, Lookup, Mode, Policy, Precision};
 use hotrow_dist::{Group, Threads, reshard};
 use hotrow_harness::ranks::{self, Batch, PARTS, configuration};
 use rand::{SeedableRng as _, rngs::StdRng};
@@ -133,7 +133,7 @@ fn one_shard_is_an_ordinary_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
     let config = GroupConfig::new(&[90, 7], 4).with_precision(Precision::Int8).with_cache_rows(33);
     let mut old = group(&config, 8);
-    let outputs = old.forward(&[1, 2, 6], &[0, 2, 3], None).unwrap();
+    let outputs = old.forward(Bags::new(&[1, 2, 6], &[0, 2, 3]), Mode::Train).unwrap();
     old.backward(&outputs).unwrap();
     let [from, to] = ["from", "to"].map(|name| folder.path().join(name));
     old.save(&from).unwrap();
@@ -208,7 +208,7 @@ fn bad_input_is_named_and_leaves_nothing() {
     // A shard of another moment.
     let mut later = group(&config, 4);
     later.load(at("from")).unwrap();
-    let outputs = later.forward(&[1], &[0, 1], None).unwrap();
+    let outputs = later.forward(Bags::new(&[1], &[0, 1]), Mode::Train).unwrap();
     later.backward(&outputs).unwrap();
     later.save(at("later")).unwrap();
     fs::copy(at("later/save-1-shard-2.safetensors"), &shard).unwrap();

@@ -1,7 +1,7 @@
 //! Tables and batches on a device. Points go there, and their features come back.
 
 use hotrow::wgpu::{self, BufferUsages};
-use hotrow::{Context, Grid, GridBags, Group, Lookup, SharedGroup, grid};
+use hotrow::{Context, Grid, GridBags, Group, Lookup, Mode, SharedGroup, grid};
 
 use super::{Failure, INPUTS};
 
@@ -60,10 +60,10 @@ impl Device {
         self.grid.encode(&mut encoder, self.coordinates.slice(..size_of_val(points) as u64), &self.bags)?;
         let (batch, features) = (self.bags.batch(points.len() as u32)?, self.features.slice(..));
         match (&mut self.tables, train) {
-            (Tables::Rows(tables), true) => tables.encode_forward(&mut encoder, &batch, features)?,
-            (Tables::Rows(tables), false) => tables.encode_forward_frozen(&mut encoder, &batch, features)?,
-            (Tables::Array(tables), true) => tables.encode_forward(&mut encoder, &batch, features)?,
-            (Tables::Array(tables), false) => tables.encode_forward_frozen(&mut encoder, &batch, features)?,
+            (Tables::Rows(tables), true) => tables.encode_forward(&mut encoder, &batch, features, Mode::Train)?,
+            (Tables::Rows(tables), false) => tables.encode_forward(&mut encoder, &batch, features, Mode::Frozen)?,
+            (Tables::Array(tables), true) => tables.encode_forward(&mut encoder, &batch, features, Mode::Train)?,
+            (Tables::Array(tables), false) => tables.encode_forward(&mut encoder, &batch, features, Mode::Frozen)?,
         }
         let bytes = (points.len() * INPUTS * 4) as u64;
         encoder.copy_buffer_to_buffer(&self.features, 0, &self.download, 0, bytes);

@@ -15,8 +15,8 @@ use clap::Parser as _;
 use device::{Device, Tables};
 use hotrow::robe::RobeSnapshot;
 use hotrow::{
-    CpuGrid, CpuGroup, CpuSharedGroup, Group, Init, LookupKind, Optimizer, OptimizerKind, Precision, Rounding,
-    SharedGroup, StatePrecision, adapter, checkpoint, grid, prelude::*,
+    Bags, CpuGrid, CpuGroup, CpuSharedGroup, Group, Init, LookupKind, Mode, Optimizer, OptimizerKind, Precision,
+    Rounding, SharedGroup, StatePrecision, adapter, checkpoint, grid, prelude::*,
 };
 use mlp::Mlp;
 use rand::{RngExt as _, SeedableRng as _};
@@ -223,8 +223,8 @@ impl Place {
                 let bags = grid.bags(points.as_flattened())?;
                 let (indices, offsets, weights) = (&bags.indices, &bags.offsets, Some(&*bags.weights));
                 Ok(match train {
-                    true => tables.forward(indices, offsets, weights)?,
-                    false => tables.forward_frozen(indices, offsets, weights)?,
+                    true => tables.forward(Bags::new(indices, offsets).with_weights(weights), Mode::Train)?,
+                    false => tables.forward(Bags::new(indices, offsets).with_weights(weights), Mode::Frozen)?,
                 })
             }
             Self::Device(device) => device.features(points, train),

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Parser as _;
-use hotrow::{Context, Counters, Layout, adapter, prelude::*, wgpu};
+use hotrow::{Context, Counters, adapter, prelude::*, wgpu};
 use tiles::{Image, Painter, Tiles, View};
 
 type Failure = Box<dyn std::error::Error>;
@@ -98,7 +98,7 @@ fn check(screen: &mut Screen, image: Image) -> Result<(), Failure> {
                 break;
             }
             if again == 10 {
-                let slots = screen.tiles.group.layout().slots();
+                let slots = screen.tiles.group.cache_slots();
                 return Err(format!(
                     "--check: wanted all tiles of a view after 10 frames, found some missing; the cache holds {slots}: \
                      take a smaller --size or a larger --side"
@@ -224,7 +224,6 @@ impl Screen {
     /// The picture of a view from the rows of the file. In the place of the tile `wrong` it has the tile before it.
     fn reference(&self, view: View, wrong: Option<u32>) -> Result<Vec<u8>, Failure> {
         let store = self.tiles.group.store().ok_or("wanted a staged table")?;
-        let layout = Layout::new(self.tiles.group.config(), u64::MAX)?;
         let mut known = BTreeMap::new();
         let mut picture = Vec::new();
         for (y, x) in (0..self.size[1]).flat_map(|y| (0..self.size[0]).map(move |x| (y, x))) {
@@ -232,7 +231,7 @@ impl Screen {
             let values = match known.entry(row) {
                 std::collections::btree_map::Entry::Occupied(values) => values.into_mut(),
                 std::collections::btree_map::Entry::Vacant(place) => {
-                    place.insert(store.read_rows(&layout, &[row - u32::from(wrong == Some(row))])?)
+                    place.insert(store.read_rows(self.tiles.group.config(), &[row - u32::from(wrong == Some(row))])?)
                 }
             };
             let rgb = [0, 4, 8].map(|channel| (values[first + channel].clamp(0.0, 1.0) * 255.0).round() as u8);

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use hotrow::wgpu::{self, util::DeviceExt as _};
 use hotrow::{
-    Context, Counters, Error, Feedback, FileStore, Group, GroupConfig, Layout, Placement, Precision, Reader, RowReader,
-    SharedStore, Source, prelude::*, store,
+    Context, Counters, Error, Feedback, FileStore, Group, GroupConfig, Placement, Precision, Reader, RowReader,
+    SharedStore, Source, Store as _, prelude::*, store,
 };
 
 /// A square image as rows of tiles: at depth d there are 2^d x 2^d tiles of 8 x 8 texels, and the coarsest come first.
@@ -129,15 +129,14 @@ impl Tiles {
 
 /// Makes the file of an image.
 fn make(file: &Path, config: &GroupConfig, image: Image) -> Result<FileStore, Error> {
-    let layout = Layout::new(config, u64::MAX)?;
+    let mut store = FileStore::create(file, config)?;
     eprintln!(
         "making {}: {} tiles, {} MB",
         file.display(),
-        layout.total_rows,
-        (u64::from(layout.total_rows) * layout.stride()) >> 20
+        config.total_rows(),
+        (u64::from(store.rows()) * store.stride()) >> 20
     );
-    let mut store = FileStore::create(file, config)?;
-    store::fill(&mut store, config, &layout, Some(&image))?;
+    store::fill(&mut store, config, Some(&image))?;
     Ok(store)
 }
 

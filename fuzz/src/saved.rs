@@ -3,7 +3,8 @@
 use std::fs;
 
 use hotrow::{
-    Counters, CpuGroup, CpuSharedGroup, Error, GroupConfig, Optimizer, Policy, Precision, checkpoint, prelude::*, robe,
+    Bags, Counters, CpuGroup, CpuSharedGroup, Error, GroupConfig, Mode, Optimizer, Policy, Precision, checkpoint,
+    prelude::*, robe,
 };
 use hotrow_dist::{Group, Threads, reshard};
 use safetensors::tensor::Metadata;
@@ -35,7 +36,7 @@ fn written(name: &str, data: &[u8]) -> Option<std::path::PathBuf> {
 /// A step with one index for each feature.
 fn step(group: &mut dyn Lookup, features: u32) {
     let (indices, offsets): (Vec<u32>, Vec<u32>) = (vec![0; features as usize], (0..=features).collect());
-    if let Ok(outputs) = group.forward(&indices, &offsets, None) {
+    if let Ok(outputs) = group.forward(Bags::new(&indices, &offsets), Mode::Train) {
         group.backward(&vec![0.5; outputs.len()]).unwrap();
     }
 }

@@ -1,6 +1,6 @@
 //! Table files, and arrays that fill tables.
 
-use hotrow::{CpuGroup, F32File, FileStore, GroupConfig, Layout, Precision, Store as _, prelude::*, store};
+use hotrow::{CpuGroup, F32File, FileStore, GroupConfig, Precision, Store as _, prelude::*, store};
 
 use crate::folder;
 
@@ -15,7 +15,7 @@ pub(crate) fn seed() -> Vec<u8> {
     folder::without("seed");
     let mut made = FileStore::create(folder::path("seed"), &config).unwrap();
     let values: Vec<f32> = (0..84).map(|k| k as f32).collect();
-    store::fill(&mut made, &config, &Layout::new(&config, u64::MAX).unwrap(), Some(&values)).unwrap();
+    store::fill(&mut made, &config, Some(&values)).unwrap();
     made.flushed(3).unwrap();
     drop(made);
     std::fs::read(folder::path("seed")).unwrap()

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fs, path::PathBuf, time::Instant};
 
 use clap::Args;
-use hotrow::{CpuGroup, Error, GroupConfig, Init, Lookup as _, Precision};
+use hotrow::{Bags, CpuGroup, Error, GroupConfig, Init, Lookup as _, Mode, Precision};
 use hotrow_dist::{Comm, Group, Parcels, Phase, RankTraffic, Ticket, hand_on};
 use hotrow_harness::ranks::uniform;
 use hotrow_report::output;
@@ -100,13 +100,16 @@ pub(crate) fn run(comm: &mut Mpi, exchange: &Exchange) -> Outcome {
     let offsets: Vec<u32> = (0..=bags).map(|bag| lookups * bag).collect();
     let start = Instant::now();
     if ahead {
-        group.prefetch(&batch(0), &offsets, None)?;
+        group.prefetch(Bags::new(&batch(0), &offsets))?;
     }
     for step in 0..steps {
-        let mut outputs =
-            if ahead { group.forward_prefetched()? } else { group.forward(&batch(step), &offsets, None)? };
+        let mut outputs = if ahead {
+            group.forward_prefetched()?
+        } else {
+            group.forward(Bags::new(&batch(step), &offsets), Mode::Train)?
+        };
         if ahead && step + 1 < steps {
-            group.prefetch(&batch(step + 1), &offsets, None)?;
+            group.prefetch(Bags::new(&batch(step + 1), &offsets))?;
         }
         for layer in 0..layers {
             if layer == layers / 4 {

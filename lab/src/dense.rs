@@ -3,7 +3,7 @@
 use crate::batch::{Batch, Target};
 use burn::tensor::{Device, Int, Tensor, TensorData, activation};
 use hotrow::Init;
-use hotrow::hash::fmix32;
+use hotrow_report::fmix32;
 
 /// The part of a model above its tables. It holds shapes; its weights are in [`AdaGrad`].
 pub(crate) trait Dense {

@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_loss_that_rises_at_the_end_is_noticed() {
-        let noise = |i: u32| f64::from(hotrow::hash::fmix32(i)) / f64::from(u32::MAX);
+        let noise = |i: u32| f64::from(hotrow_report::fmix32(i)) / f64::from(u32::MAX);
         let of = |steps: u32, at: &dyn Fn(u32) -> f64| rise(&(0..steps).map(at).collect::<Vec<_>>(), steps.into(), 3.3);
         // The chance that a noise is taken for a rise is 1 in 2,000; these are fixed.
         assert_eq!(
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn auc_against_every_pair() {
-        let random = |i: u32| hotrow::hash::fmix32(i + 1);
+        let random = |i: u32| hotrow_report::fmix32(i + 1);
         for values in [7, 1 << 20, 1] {
             let mut ranked: Vec<(f32, bool)> =
                 (0..200).map(|i| ((random(i) % values) as f32, random(i + 1000) % 3 == 0)).collect();

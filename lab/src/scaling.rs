@@ -106,19 +106,19 @@ pub(crate) fn lost(gradients: &[Vec<f32>]) -> [u64; 2] {
 }
 
 /// Gradients in FP16; too large ones become infinite.
-pub(crate) fn halves(gradients: &[f32]) -> Vec<u16> {
-    gradients.iter().map(|&x| f16::from_f32(x).to_bits()).collect()
+pub(crate) fn halves(gradients: &[f32]) -> Vec<f16> {
+    gradients.iter().map(|&x| f16::from_f32(x)).collect()
 }
 
 /// Whether a step overflowed, by the gradients of the tables and of the dense part. All ranks take one decision, by the gradients of all.
 pub(crate) fn decide(
     scaler: &mut CpuScaler,
-    of_tables: &[Vec<u16>],
+    of_tables: &[Vec<f16>],
     of_weights: &[Option<Tensor<2>>],
     ranks: Option<Ranks<'_>>,
 ) -> anyhow::Result<ScalerState> {
     let of_weights = of_weights.iter().flatten().cloned().flat_map(values);
-    let of_tables = of_tables.iter().flatten().map(|&half| f16::from_bits(half).to_f32());
+    let of_tables = of_tables.iter().flatten().map(|half| half.to_f32());
     // The bits of magnitudes are in their order, infinity above all numbers, and not-a-number above that.
     let own = of_tables.chain(of_weights).map(|x| x.abs().to_bits()).max().unwrap_or(0);
     let greatest = ranks.map_or(Ok(own), |mut ranks| ranks.max(own))?;
@@ -130,11 +130,13 @@ pub(crate) fn decide(
 mod tests {
     use super::{Scaling, decide, halves, lost};
     use crate::dense::{cpu, tensor};
+    use half::f16;
     use hotrow::LossScale;
 
     #[test]
     fn what_overflows() {
-        assert_eq!(halves(&[1.0, 65504.0, -70000.0, 1e-9]), [0x3c00, 0x7bff, 0xfc00, 0]);
+        let wanted = [0x3c00, 0x7bff, 0xfc00, 0].map(f16::from_bits);
+        assert_eq!(halves(&[1.0, 65504.0, -70000.0, 1e-9]), wanted);
         let verdict = |of_tables: f32, weight: f32| {
             let weight = tensor(vec![weight], [1, 1], &cpu()).require_grad();
             let gradients = weight.clone().square().sum().backward();
@@ -183,8 +185,11 @@ mod tests {
     fn what_half_precision_loses() {
         let gradients: Vec<f32> =
             (0..200).map(|i| 2f32.powf(-20.0 - f32::from(i as u8) / 20.0)).chain([0.0, -1e-9, f32::NAN, 7e4]).collect();
-        let zeros =
-            halves(&gradients).iter().zip(&gradients).filter(|&(half, x)| half & 0x7fff == 0 && *x != 0.0).count();
+        let zeros = halves(&gradients)
+            .iter()
+            .zip(&gradients)
+            .filter(|&(half, x)| half.to_bits() & 0x7fff == 0 && *x != 0.0)
+            .count();
         assert_eq!(lost(&[gradients[..7].to_vec(), gradients[7..].to_vec()]), [202, zeros as u64]);
         assert!((90..110).contains(&zeros), "half of them: {zeros}");
     }

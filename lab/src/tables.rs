@@ -7,13 +7,15 @@ use crate::ranks::Ranks;
 use crate::setting::Setting;
 use anyhow::{Context as _, ensure};
 use burn::tensor::Tensor;
-use hotrow::hash::fmix32;
 use hotrow::{
     Context, Counters, CpuGroup, CpuSharedGroup, Embedding, Error, GradSlice, Group, GroupConfig, Lookup, Mode,
-    Optimizer, Pooling, RowLayout, ScalerState, SharedGroup, checkpoint, memory_factor, robe,
+    Optimizer, Pooling, ScalerState, SharedGroup, checkpoint,
+    internals::{RowLayout, memory_factor},
+    robe,
 };
 use hotrow_dist::{self as dist, Shard};
 use hotrow_report::clock::{Clock, Rounds};
+use hotrow_report::fmix32;
 use hotrow_report::uvm::{UvmBus, UvmModel, UvmTable};
 use std::{collections::BTreeMap, path::Path, sync::OnceLock};
 
@@ -206,23 +208,19 @@ impl<'a> Tables<'a> {
 
     /// Runs a step forward. Returns the outputs of each table, `[bags, dim]`.
     pub(crate) fn forward(&mut self, bags: &[Bags]) -> Result<Vec<Vec<f32>>, Error> {
-        self.look_up(bags, |group, indices, offsets| group.forward(indices, offsets, None))
+        self.look_up(bags, Mode::Train)
     }
 
     /// Runs a forward that changes nothing.
     pub(crate) fn forward_frozen(&mut self, bags: &[Bags]) -> Result<Vec<Vec<f32>>, Error> {
-        self.look_up(bags, |group, indices, offsets| group.forward_frozen(indices, offsets, None))
+        self.look_up(bags, Mode::Frozen)
     }
 
-    fn look_up(
-        &mut self,
-        bags: &[Bags],
-        forward: impl Fn(&mut dyn Lookup, &[u32], &[u32]) -> Result<Vec<f32>, Error>,
-    ) -> Result<Vec<Vec<f32>>, Error> {
+    fn look_up(&mut self, bags: &[Bags], mode: Mode) -> Result<Vec<Vec<f32>>, Error> {
         let mut outputs = vec![Vec::new(); self.count];
         for shared in &mut self.shared {
             let Bags { indices, offsets } = shared.bags(bags);
-            let joint = forward(&mut *shared.group, &indices, &offsets)?;
+            let joint = shared.group.forward(hotrow::Bags::new(&indices, &offsets), mode)?;
             let each = joint.len() / shared.tables.len();
             for (&table, part) in shared.tables.iter().zip(joint.chunks(each.max(1))) {
                 outputs[table] = part.to_vec();
@@ -265,7 +263,7 @@ impl<'a> Tables<'a> {
     }
 
     /// Updates the tables with the FP16 gradients of a scaled loss. `scaler` knows whether the step overflowed.
-    pub(crate) fn backward_scaled(&mut self, gradients: &[Vec<u16>], scaler: &ScalerState) -> Result<(), Error> {
+    pub(crate) fn backward_scaled(&mut self, gradients: &[Vec<half::f16>], scaler: &ScalerState) -> Result<(), Error> {
         let mut groups = self.shared.iter_mut();
         groups.try_for_each(|one| one.group.backward_scaled(GradSlice::F16(&one.joined(gradients)), scaler))
     }
@@ -495,7 +493,7 @@ mod tests {
 
     fn bags() -> Vec<Bags> {
         let of = |rows: &[&[u32]]| {
-            let mut bags = Bags::new();
+            let mut bags = hotrow::Bags::new();
             rows.iter().for_each(|bag| bags.push(bag.iter().copied()));
             bags
         };
@@ -550,13 +548,13 @@ mod tests {
         assert_eq!((config.weights, config.init), (210, specs()[2].init), "as the largest table begins");
         let mut group = CpuSharedGroup::new(config).unwrap();
         let Bags { indices, offsets } = Bags::joined(bags().iter());
-        let wanted = group.forward(&indices, &offsets, None).unwrap();
+        let wanted = group.forward(hotrow::Bags::new(&indices, &offsets), Mode::Train).unwrap();
         assert_eq!(joint.forward(&bags()).unwrap().concat(), wanted);
         let gradients: Vec<f32> = (0..24).map(|i| i as f32 / 16.0).collect();
         group.backward(&gradients).unwrap();
         joint.backward(&gradients.chunks(8).map(<[f32]>::to_vec).collect::<Vec<_>>()).unwrap();
         let after = joint.forward_frozen(&bags()).unwrap();
-        assert_eq!(after.concat(), group.forward_frozen(&indices, &offsets, None).unwrap());
+        assert_eq!(after.concat(), group.forward(hotrow::Bags::new(&indices, &offsets), Mode::Frozen).unwrap());
         assert_ne!(after.concat(), wanted);
         let (counters, _) = joint.counters().unwrap();
         assert_eq!((counters.accesses, counters.bus_bytes()), (9, 2 * 9 * 4 * 4));

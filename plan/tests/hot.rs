@@ -1,6 +1,8 @@
 //! Runs with pinned rows on the CPU backend: hot batches move no rows, and a changed choice of pinned rows reaches the predicted rates.
 
-use hotrow::{Counters, CpuGroup, GroupConfig, Optimizer, Policy, Precision, prelude::*, rng::pcg4d};
+use hotrow::{
+    Bags, Counters, CpuGroup, GroupConfig, Mode, Optimizer, Policy, Precision, internals::rng::pcg4d, prelude::*,
+};
 use hotrow_plan::scars::{Forecast, HotBatches, Pinned, Profile};
 
 const DIM: u32 = 4;
@@ -33,7 +35,7 @@ fn total(group: &mut CpuGroup) -> Counters {
 /// Runs one step, with one bag for each sample.
 fn step(group: &mut CpuGroup, samples: &[[u32; FIELDS]]) {
     let offsets: Vec<u32> = (0..=samples.len()).map(|bag| (bag * FIELDS) as u32).collect();
-    let out = group.forward(samples.as_flattened(), &offsets, None).unwrap();
+    let out = group.forward(Bags::new(samples.as_flattened(), &offsets), Mode::Train).unwrap();
     group.backward(&vec![0.01; out.len()]).unwrap();
 }
 

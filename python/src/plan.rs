@@ -1,6 +1,6 @@
 //! Plans that need no device.
 
-use hotrow::{Calls, CounterBits, Counters, Error, GroupConfig, Layout, MemoryReport, Policy};
+use hotrow::{Calls, CounterBits, Counters, Error, GroupConfig, MemoryReport, Policy};
 use hotrow_plan::simulate::{Best, Geometry, Simulator};
 use pyo3::{prelude::*, types::PyDict};
 
@@ -26,8 +26,7 @@ pub(crate) fn plan_memory<'py>(
     let (rows, dim, indices) =
         (Ints::new("rows", rows, false)?, number("dim", dim)?, number::<u32>("indices", indices)?);
     let config = settings::with(&GroupConfig::new(rows.slice(), dim), settings)?;
-    let layout = checked(Layout::new(&config, BINDING))?;
-    table::bytes(py, &MemoryReport::plan(&config, &layout, Calls::from(indices)))
+    table::bytes(py, &checked(MemoryReport::plan(&config, BINDING, Calls::from(indices)))?)
 }
 
 /// Plays ids through a cache of one shape: a dict of counts.

@@ -6,8 +6,8 @@ use std::{
 };
 
 use hotrow::{
-    Context, Counters, CpuGroup, CpuSharedGroup, Embedding, Error, Group, GroupConfig, Lookup, LookupKind,
-    MemoryReport, Mode, OutOfRange, Part, Pooling, RowLayout, SharedGroup, Source, checkpoint, robe,
+    Bags, Context, Counters, CpuGroup, CpuSharedGroup, Embedding, Error, Group, GroupConfig, Lookup, LookupKind,
+    MemoryReport, Mode, OutOfRange, Pooling, SharedGroup, Source, checkpoint, robe, state::Part,
 };
 use pyo3::{prelude::*, types::PyDict};
 
@@ -28,8 +28,8 @@ pub(crate) struct Table {
     /// Whether each index has an output row, and not each bag.
     unpooled: bool,
     rows: u64,
-    /// Of a group of rows.
-    layout: Option<RowLayout>,
+    /// Of a group of rows: bytes of a packed row, of what comes before its weights, and of its weights.
+    packed: Option<(u64, u64, u64)>,
     device: String,
     /// Whether an index outside its table is left out.
     skips: bool,
@@ -106,7 +106,9 @@ impl Table {
         let rows = if self.unpooled { indices.len() } else { offsets.len().saturating_sub(1) };
         let mut outputs = Outputs::new(py, out, [rows, self.dim as usize])?;
         let out = outputs.slice(weights)?;
-        self.run(py, |group| group.lookup().run(indices, offsets, weights, mode, out.into()))?;
+        self.run(py, |group| {
+            group.lookup().forward_into(Bags { indices, offsets, weights }, mode, OutputSlice::F32(out))
+        })?;
         Ok(outputs.into_given())
     }
 }
@@ -165,7 +167,7 @@ impl Table {
                     Some(context) => Kind::GpuShared(SharedGroup::new(context, config)?.into()),
                 })
             }))?;
-            return Ok(Self { open: Some(group).into(), dim, unpooled, rows, layout: None, device, skips });
+            return Ok(Self { open: Some(group).into(), dim, unpooled, rows, packed: None, device, skips });
         }
         let config = settings::with(&GroupConfig::new(rows, dim), settings)?;
         let values = values.map(|values| Floats::new("values", values, Some(dim))).transpose()?;
@@ -174,8 +176,11 @@ impl Table {
         let (unpooled, skips) = (config.pooling == Pooling::None, config.out_of_range == OutOfRange::Skip);
         let rows = config.total_rows();
         let mut group = checked(py.detach(|| Kind::new(config, context.as_ref(), source)))?;
-        let layout = Some(checked(group.rows())?.layout().row);
-        Ok(Self { open: Some(group).into(), dim, unpooled, rows, layout, device, skips })
+        let of_rows = checked(group.rows())?;
+        let [stride, before] = of_rows.record_bytes();
+        let packed =
+            Some((stride, before, (u64::from(dim) * u64::from(of_rows.config().precision.bits())).div_ceil(8)));
+        Ok(Self { open: Some(group).into(), dim, unpooled, rows, packed, device, skips })
     }
 
     /// Weights of a row.
@@ -271,7 +276,7 @@ impl Table {
         let (indices, offsets) = (Ints::new("indices", indices, self.skips)?, Ints::new("offsets", offsets, false)?);
         let grad = Floats::new("grad", grad, Some(self.dim))?;
         let (indices, offsets, grad) = (indices.slice(), offsets.slice(), grad.slice()?);
-        let found = self.run(py, |group| group.lookup().weight_gradient(indices, offsets, grad))?;
+        let found = self.run(py, |group| group.lookup().weight_gradient(Bags::new(indices, offsets), grad))?;
         Ok(numpy::PyArray1::from_vec(py, found))
     }
 
@@ -356,10 +361,8 @@ impl Table {
 
     /// Bytes of a packed row, of what comes before its weights, and of its weights.
     #[getter]
-    fn packed_layout(&self) -> PyResult<(u64, u32, u64)> {
-        let row = self.layout.ok_or_else(|| refused("packed rows", "a Group", "a SharedGroup", "use save"))?;
-        let bytes = (u64::from(row.dim) * u64::from(row.precision.bits())).div_ceil(8);
-        Ok((row.stride(), 2 * row.payload_half, bytes))
+    fn packed_layout(&self) -> PyResult<(u64, u64, u64)> {
+        self.packed.ok_or_else(|| refused("packed rows", "a Group", "a SharedGroup", "use save"))
     }
 
     /// The packed rows from linear row `first` on: uint8, shape (count, bytes of a row). The cache is flushed first.

@@ -48,7 +48,7 @@ impl Rounds {
 /// Gradients of both signs, at most `most` in magnitude. One value all over would be packed and added faster than data on some devices.
 #[must_use]
 pub fn gradients(n: usize, most: f32) -> Vec<f32> {
-    (0..n as u32).map(|i| most * (hotrow::hash::fmix32(i) as i32 >> 8) as f32 / (1 << 23) as f32).collect()
+    (0..n as u32).map(|i| most * (crate::fmix32(i) as i32 >> 8) as f32 / (1 << 23) as f32).collect()
 }
 
 /// Does `work`, and returns its result and the seconds of the host's clock.
@@ -194,7 +194,7 @@ impl Clock {
     /// A storage buffer of random words, since zeros can be faster than data.
     pub fn filled(&self, bytes: u64, usage: wgpu::BufferUsages) -> anyhow::Result<wgpu::Buffer> {
         let buffer = self.timed.guarded(|| Ok(self.room(bytes, usage)))?;
-        let words: Vec<u32> = (0..(4u32 << 20)).map(hotrow::hash::fmix32).collect();
+        let words: Vec<u32> = (0..(4u32 << 20)).map(crate::fmix32).collect();
         let mut at = 0;
         while at < bytes {
             let some = (bytes - at).min(16 << 20);

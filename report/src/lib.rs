@@ -40,3 +40,14 @@ pub mod trace;
 pub mod units;
 #[cfg(not(target_family = "wasm"))]
 pub mod uvm;
+
+/// Murmur3's 32-bit finaliser, a bijection: numbers that look random for inputs that anybody can make again.
+#[must_use]
+pub const fn fmix32(number: u32) -> u32 {
+    let mut h = number;
+    h ^= h >> 16;
+    h = h.wrapping_mul(0x85eb_ca6b);
+    h ^= h >> 13;
+    h = h.wrapping_mul(0xc2b2_ae35);
+    h ^ (h >> 16)
+}

@@ -5,12 +5,12 @@
 //! pieces of 16 MiB (or one record, if that is longer), so the table is never copied in memory as a whole.
 //!
 //! ```
-//! use hotrow::{CpuGroup, Error, GroupConfig, checkpoint, prelude::*};
+//! use hotrow::{Bags, CpuGroup, Error, GroupConfig, Mode, checkpoint, prelude::*};
 //!
 //! # let folder = tempfile::tempdir().unwrap();
 //! # let path = folder.path().join("table.safetensors");
 //! let mut group = CpuGroup::new(GroupConfig::new(&[1000], 16).with_cache_rows(32))?;
-//! let outputs = group.forward(&[1, 2, 3], &[0, 3], None)?;
+//! let outputs = group.forward(Bags::new(&[1, 2, 3], &[0, 3]), Mode::Train)?;
 //! group.backward(&outputs)?;
 //! checkpoint::save(&mut group, &path)?;
 //!
@@ -29,11 +29,11 @@
 //!
 //! | tensor | type | shape | |
 //! |---|---|---|---|
-//! | `counters` | U64 | `[tables, 12]` | in the order of [`Part::Counters`](crate::Part::Counters) |
+//! | `counters` | U64 | `[tables, 12]` | in the order of [`Part::Counters`](crate::state::Part::Counters) |
 //! | `since` | U64 | `[shares]`, or 1 | accesses since the counters were halved (Window) |
 //! | `ways` | U32 | `[sets, 4, ways]` | tags (2^32 - 1: empty), stamps, freqs, flags (1: dirty, 2: pinned, 8: for recent rows) |
 //! | `cache` | F32 | `[slots, dim + state]` | weights, then the optimiser's state |
-//! | `records` | U8 | `[rows, stride]` | the packed table ([`codec`](crate::codec)); rows with a dirty flag are newer in `cache` |
+//! | `records` | U8 | `[rows, stride]` | the packed table ([`values`](crate::state::values)); rows with a dirty flag are newer in `cache` |
 //! | `frequencies` | U32 | `[rows]` | the counter of each row (LFU, Window) |
 //! | `checksums` | U32 | `[tensors]` | CRC-32 of the header and of each tensor before this one, in the order of the file |
 //!

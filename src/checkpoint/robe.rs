@@ -12,8 +12,8 @@ use crate::{
     error::Error,
     host::alloc::zeroed,
     lookup::SharedArray,
-    robe::{RobeCounters, RobeSnapshot, config::Config},
-    table::step_state,
+    robe::{RobeSnapshot, config::Config},
+    table::{counters::Counters, step_state},
 };
 
 pub(crate) fn save(group: &mut (impl SharedArray + ?Sized), path: &Path) -> Result<(), Error> {
@@ -72,19 +72,16 @@ pub(crate) fn load(group: &mut (impl SharedArray + ?Sized), path: &Path) -> Resu
 }
 
 /// The counters as words: accesses, out of range, and in the first row the skipped weights.
-fn counted(counters: &RobeCounters) -> Vec<u32> {
-    let skipped = std::iter::once(counters.skipped_weights).chain(std::iter::repeat(0));
-    let rows = counters.accesses.iter().zip(&counters.out_of_range).zip(skipped);
-    let counts = rows.flat_map(|((&accesses, &outside), skipped)| [accesses, outside, skipped]);
+fn counted(counters: &[Counters]) -> Vec<u32> {
+    let counts = counters.iter().flat_map(|table| [table.accesses, table.out_of_range, table.skipped_rows]);
     counts.flat_map(|count| [count as u32, (count >> 32) as u32]).collect()
 }
 
-fn uncounted(words: &[u32]) -> RobeCounters {
-    let column =
-        |at: usize| words.chunks_exact(6).map(move |row| u64::from(row[2 * at]) | u64::from(row[2 * at + 1]) << 32);
-    RobeCounters {
-        accesses: column(0).collect(),
-        out_of_range: column(1).collect(),
-        skipped_weights: column(2).fold(0, u64::saturating_add),
-    }
+/// Without the bytes, which follow from the accesses.
+fn uncounted(words: &[u32]) -> Vec<Counters> {
+    let of = |row: &[u32]| {
+        let count = |at: usize| u64::from(row[2 * at]) | u64::from(row[2 * at + 1]) << 32;
+        Counters { accesses: count(0), out_of_range: count(1), skipped_rows: count(2), ..Counters::default() }
+    };
+    words.chunks_exact(6).map(of).collect()
 }

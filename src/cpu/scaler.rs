@@ -10,10 +10,10 @@ use crate::{
 /// The loss scaler for gradients on the host, for tables on any backend. [`crate::Scaler`] does the same on the device.
 ///
 /// ```
-/// use hotrow::{CpuScaler, GradSlice, LossScale};
+/// use hotrow::{CpuScaler, GradSlice, LossScale, f16};
 ///
 /// let mut scaler = CpuScaler::new(LossScale::BACKOFF)?;
-/// let gradients = [0x3c00, 0x7c00]; // 1 and infinity in FP16: the loss, times scaler.scale(), was too large
+/// let gradients = [f16::ONE, f16::INFINITY]; // the loss, times scaler.scale(), was too large
 /// scaler.inspect(GradSlice::F16(&gradients));
 /// let verdict = scaler.decide()?;
 /// assert!(verdict.overflowed() && scaler.scale() == 8192.0);

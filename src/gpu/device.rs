@@ -23,12 +23,13 @@ use crate::{
         scaler::Scaler,
         upload::{Uploaded, UploadedGrads, await_outputs, floats},
     },
+    host::alloc::zeroed,
     lookup::{Lookup, LookupKind, outputs::OutputSlice},
     memory::MemoryReport,
     scaler::GradSlice,
     table::{
         abi::{Rate, ScalerState},
-        batch,
+        batch::{self, Bags},
         counters::Counters,
         layout::Layout,
         params::Mode,
@@ -205,7 +206,8 @@ impl<K: Kind> DeviceGroup<K> {
         self.reports.check(&self.context, self.kind.rows())
     }
 
-    /// Encodes one step forward. `outputs` gets `[bags, dim]` floats, or `[indices, dim]` with pooling none: FP32 in a slice, or FP16
+    /// Encodes a forward: with [`Mode::Train`] one step, with [`Mode::Frozen`] (evaluation, inference) nothing changes, and a forward that waits
+    /// for its backward goes on waiting. `outputs` gets `[bags, dim]` floats, or `[indices, dim]` with pooling none: FP32 in a slice, or FP16
     /// in [`OutputBuffer::F16`]. `outputs` must lie in a buffer that holds none of the call's inputs.
     ///
     /// Submit the encoded commands in the order of the calls, because a backward builds on the state that its forward leaves on
@@ -220,22 +222,9 @@ impl<K: Kind> DeviceGroup<K> {
         encoder: &mut wgpu::CommandEncoder,
         batch: &Batch<'_>,
         outputs: impl Into<OutputBuffer<'o>>,
+        mode: Mode,
     ) -> Result<(), Error> {
-        self.encode_and_report(encoder, batch, outputs.into(), Mode::Train)
-    }
-
-    /// Encodes a forward that changes nothing (evaluation, inference). A forward that waits for its backward goes on waiting.
-    ///
-    /// # Errors
-    /// As [`encode_forward`](Self::encode_forward).
-    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
-    pub fn encode_forward_frozen<'o>(
-        &mut self,
-        encoder: &mut wgpu::CommandEncoder,
-        batch: &Batch<'_>,
-        outputs: impl Into<OutputBuffer<'o>>,
-    ) -> Result<(), Error> {
-        self.encode_and_report(encoder, batch, outputs.into(), Mode::Frozen)
+        self.encode_and_report(encoder, batch, outputs.into(), mode)
     }
 
     /// Encodes the backward of the last encoded forward. `grad_outputs` has the shape of its outputs: FP32 in a slice, or FP16 in
@@ -331,17 +320,13 @@ impl<K: Kind> DeviceGroup<K> {
     /// # Errors
     /// As [`Lookup::weight_gradient`].
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
-    pub async fn weight_gradient_async(
-        &mut self,
-        indices: &[u32],
-        offsets: &[u32],
-        grad_outputs: &[f32],
-    ) -> Result<Vec<f32>, Error> {
+    pub async fn weight_gradient_async(&mut self, bags: Bags<'_>, grad_outputs: &[f32]) -> Result<Vec<f32>, Error> {
+        let (Bags { indices, offsets, .. }, bags) = (bags, bags.with_weights(None));
         let context = self.context.clone();
         let found = async {
             self.quiet(Some("weight_gradient")).await?;
             let forward = self.state.wants_forward("weight_gradient")?;
-            let batch = Uploaded::new(&context, self.kind.rows(), indices, offsets, None)?;
+            let batch = Uploaded::new(&context, self.kind.rows(), bags)?;
             batch::check_same(forward, indices.len() as u64, offsets.len() as u64 - 1)?;
             batch::check_grads(self.kind.rows(), forward, grad_outputs.len())?;
             if indices.is_empty() {
@@ -357,19 +342,15 @@ impl<K: Kind> DeviceGroup<K> {
         context.guard(found).await
     }
 
-    /// As [`Lookup::forward_into`], as a future: in a browser a call cannot wait.
+    /// As [`Lookup::forward`], as a future: in a browser a call cannot wait.
     ///
     /// # Errors
-    /// As [`Lookup::forward_into`].
+    /// As [`Lookup::forward`].
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
-    pub async fn forward_async(
-        &mut self,
-        indices: &[u32],
-        offsets: &[u32],
-        weights: Option<&[f32]>,
-        outputs: &mut [f32],
-    ) -> Result<(), Error> {
-        self.run_async((indices, offsets, weights), Mode::Train, OutputSlice::F32(outputs)).await
+    pub async fn forward_async(&mut self, bags: Bags<'_>, mode: Mode) -> Result<Vec<f32>, Error> {
+        let bag_count = bags.offsets.len().saturating_sub(1);
+        let mut outputs = zeroed("outputs", batch::output_len(self.kind.rows(), bags.indices.len(), bag_count))?;
+        self.forward_into_async(bags, mode, OutputSlice::F32(&mut outputs)).await.map(|()| outputs)
     }
 
     /// As [`Lookup::backward`], as a future.
@@ -436,6 +417,12 @@ impl<K: Kind> DeviceGroup<K> {
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn discard_pending(&mut self) {
         self.state.end_forward();
+    }
+
+    /// As [`Lookup::memory`], for programs for a browser, which have no [`Lookup`] of this group.
+    #[cfg(target_family = "wasm")]
+    pub fn memory(&self) -> MemoryReport {
+        K::memory(self)
     }
 
     fn counters_arrived(&self) -> Result<Option<Vec<Counters>>, Error> {
@@ -585,20 +572,24 @@ impl<K: Kind> DeviceGroup<K> {
         refused.map_or(Ok(()), |call| self.all_submitted(call))
     }
 
-    /// As [`Lookup::run`], as a future: uploads a batch, encodes its forward, and awaits its outputs.
-    async fn run_async(
+    /// As [`Lookup::forward_into`], as a future: uploads a batch, encodes its forward, and awaits its outputs.
+    ///
+    /// # Errors
+    /// As [`Lookup::forward_into`].
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
+    pub async fn forward_into_async(
         &mut self,
-        (indices, offsets, weights): (&[u32], &[u32], Option<&[f32]>),
+        bags: Bags<'_>,
         mode: Mode,
         mut outputs: OutputSlice<'_>,
     ) -> Result<(), Error> {
         self.may_look_up(mode)?;
         let context = self.context.clone();
-        let refused = if mode == Mode::Train { Some("forward") } else { self.refused_to_read("forward_frozen") };
+        let refused = if mode == Mode::Train { Some("forward") } else { self.refused_to_read("frozen forward") };
         let run = async {
             self.quiet(refused).await?;
-            let batch = Uploaded::new(&context, self.kind.rows(), indices, offsets, weights)?;
-            let (n, bags) = (indices.len() as u32, offsets.len() as u32 - 1);
+            let batch = Uploaded::new(&context, self.kind.rows(), bags)?;
+            let (n, bags) = (bags.indices.len() as u32, bags.offsets.len() as u32 - 1);
             self.kind.check_batch(n, bags)?;
             batch::check_outputs(self.kind.rows(), n, bags, outputs.len())?;
             let buffer = context.buffer("outputs", outputs.bytes(), wgpu::BufferUsages::empty())?;
@@ -664,15 +655,8 @@ impl<K: Kind> Lookup for DeviceGroup<K> {
     }
 
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
-    fn run(
-        &mut self,
-        indices: &[u32],
-        offsets: &[u32],
-        weights: Option<&[f32]>,
-        mode: Mode,
-        outputs: OutputSlice<'_>,
-    ) -> Result<(), Error> {
-        self.block_on(async |this| this.run_async((indices, offsets, weights), mode, outputs).await)
+    fn forward_into(&mut self, bags: Bags<'_>, mode: Mode, outputs: OutputSlice<'_>) -> Result<(), Error> {
+        self.block_on(async |this| this.forward_into_async(bags, mode, outputs).await)
     }
 
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
@@ -687,8 +671,8 @@ impl<K: Kind> Lookup for DeviceGroup<K> {
     }
 
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
-    fn weight_gradient(&mut self, indices: &[u32], offsets: &[u32], grad_outputs: &[f32]) -> Result<Vec<f32>, Error> {
-        self.block_on(async |this| this.weight_gradient_async(indices, offsets, grad_outputs).await)
+    fn weight_gradient(&mut self, bags: Bags<'_>, grad_outputs: &[f32]) -> Result<Vec<f32>, Error> {
+        self.block_on(async |this| this.weight_gradient_async(bags, grad_outputs).await)
     }
 
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]

@@ -19,7 +19,7 @@ use crate::{
 ///
 /// ```
 /// use hotrow::wgpu::{self, util::DeviceExt as _};
-/// use hotrow::{Grid, Group, adapter, grid};
+/// use hotrow::{Grid, Group, Mode, adapter, grid};
 ///
 /// # fn main() -> Result<(), hotrow::Error> {
 /// // A program that has a device and a queue calls `Context::new`.
@@ -38,7 +38,7 @@ use crate::{
 /// let mut encoder = context.device().create_command_encoder(&Default::default());
 /// grid.encode(&mut encoder, points.slice(..), &bags)?;
 /// let batch = bags.batch(4)?;
-/// features.encode_forward(&mut encoder, &batch, outputs.slice(..))?;
+/// features.encode_forward(&mut encoder, &batch, outputs.slice(..), Mode::Train)?;
 /// // The gradients of a loss; here they are the outputs themselves.
 /// features.encode_weight_gradient(&mut encoder, &batch, outputs.slice(..), slopes.slice(..))?;
 /// grid.encode_coordinate_gradient(&mut encoder, points.slice(..), slopes.slice(..), moves.slice(..))?;

@@ -9,7 +9,10 @@ use crate::{
     },
     lookup::outputs::OutputSlice,
     scaler::GradSlice,
-    table::{abi::Step, batch},
+    table::{
+        abi::Step,
+        batch::{self, Bags},
+    },
 };
 
 /// A batch of the caller's slices, on the device.
@@ -23,14 +26,9 @@ pub(crate) struct Uploaded {
 
 impl Uploaded {
     /// Uploads a batch after checking its shape.
-    pub(crate) fn new(
-        context: &Context,
-        config: &GroupConfig,
-        indices: &[u32],
-        offsets: &[u32],
-        weights: Option<&[f32]>,
-    ) -> Result<Self, Error> {
-        batch::check_slices(config, indices, offsets, weights)?;
+    pub(crate) fn new(context: &Context, config: &GroupConfig, bags: Bags<'_>) -> Result<Self, Error> {
+        batch::check_slices(config, bags)?;
+        let Bags { indices, offsets, weights } = bags;
         Ok(Self {
             lengths: [indices.len() as u64 * 4, offsets.len() as u64 * 4],
             indices: context.upload("indices", bytemuck::cast_slice(indices))?,

@@ -12,6 +12,7 @@ use crate::{
     host::alloc::fault,
     lookup::{Embedding, Lookup, LookupKind},
     robe,
+    table::{batch::Bags, params::Mode},
 };
 
 /// A run under way: its table, once it is open, and the outputs so far.
@@ -42,7 +43,7 @@ fn calls(open: &'static Open) -> Vec<Call> {
     let batch = |k: u32| (0..90).map(|i: u32| (i * i * (k + 3) + 7 * i) % 100).collect::<Vec<u32>>();
     let forward = |k: u32| -> Call {
         Box::new(move |run| {
-            let found = run.table.as_mut().unwrap().forward(&batch(k), &offsets, None)?;
+            let found = run.table.as_mut().unwrap().forward(Bags::new(&batch(k), &offsets), Mode::Train)?;
             run.outputs.extend(found.iter().map(|value| value.to_bits()));
             Ok(())
         })
@@ -62,7 +63,7 @@ fn calls(open: &'static Open) -> Vec<Call> {
     calls.push(of_rows(|group| if group.layout().sets == 0 { Ok(()) } else { group.pin(&[3, 7, 11], 4).map(drop) }));
     calls.extend([forward(3), backward(3)]);
     calls.push(of_rows(resize));
-    calls.extend([forward(4), of_rows(|group| group.prefetch(&[5, 6, 7, 8], &[0, 2, 3, 4], None)), backward(4)]);
+    calls.extend([forward(4), of_rows(|group| group.prefetch(Bags::new(&[5, 6, 7, 8], &[0, 2, 3, 4]))), backward(4)]);
     calls.push(Box::new(|run| {
         let Some(group) = rows(run) else { return Ok(()) };
         let found = group.forward_prefetched()?;

@@ -13,10 +13,16 @@ use crate::{
         engine::{bind_cache::Held, context::Context, options::ContextOptions},
         stages::KERNELS,
     },
-    table::{layout::Layout, params::Mode, rng::Purpose},
+    table::{params::Mode, rng::Purpose},
     wgsl::{Bodies, ComposedShader, Kernel},
 };
-pub use crate::{host::alloc::fault, record::rows, table::batch::check_offsets};
+pub use crate::{
+    host::alloc::fault,
+    memory::memory_factor,
+    record::{codec, rows},
+    table::{batch::check_offsets, hash, layout::Layout, rng, row::RowLayout},
+    wgsl::{AddBody, LookupBody, RankBody},
+};
 pub use harness::Deduped;
 pub use pieces::Pieces;
 

@@ -8,7 +8,10 @@ use crate::{
     memory::MemoryReport,
     robe::{RobeSnapshot, config::Config},
     scaler::GradSlice,
-    table::{abi::ScalerState, counters::Counters, layout::Layout, params::Mode, parts::Part, snapshot::Snapshot},
+    table::{
+        abi::ScalerState, batch::Bags, counters::Counters, layout::Layout, params::Mode, parts::Part,
+        snapshot::Snapshot,
+    },
 };
 
 pub(crate) mod outputs;
@@ -25,11 +28,11 @@ pub(crate) mod shard;
 /// nothing and may be made again.
 ///
 /// ```
-/// use hotrow::{CpuGroup, CpuSharedGroup, Error, GroupConfig, Lookup, robe};
+/// use hotrow::{Bags, CpuGroup, CpuSharedGroup, Error, GroupConfig, Lookup, Mode, robe};
 ///
 /// // A program that takes either kind.
 /// fn sums(table: &mut dyn Lookup) -> Result<Vec<f32>, Error> {
-///     table.forward_frozen(&[1, 2, 3], &[0, 2, 3], None) // two bags: rows 1 and 2, row 3
+///     table.forward(Bags::new(&[1, 2, 3], &[0, 2, 3]), Mode::Frozen) // two bags: rows 1 and 2, row 3
 /// }
 ///
 /// assert_eq!(sums(&mut CpuGroup::new(GroupConfig::new(&[10], 4))?)?, [0.0; 8]);
@@ -49,103 +52,29 @@ pub trait Lookup {
     #[must_use]
     fn output_len(&self, indices: usize, bags: usize) -> usize;
 
-    /// Runs a forward (SPEC 3) into `outputs`, which has [`output_len`](Self::output_len) of them: with [`Mode::Train`] one step, with
-    /// [`Mode::Frozen`] nothing changes. `weights` has one entry for each index; `None` stands for weights of 1.
+    /// Runs a forward (SPEC 3) into `outputs`, FP32 or FP16, which has [`output_len`](Self::output_len) of them. With [`Mode::Train`] it is one
+    /// step; with [`Mode::Frozen`] nothing changes: no step, stamp, frequency, admission or counter.
     ///
-    /// The other forwards make this call. [`OutputSlice::with_floats`] gives a kind of table FP16 outputs.
+    /// An FP16 output is the FP32 one rounded to the nearest half, ties to even. Magnitudes beyond 65504 become 65504, infinity stays
+    /// infinite, and every NaN becomes 0x7e00. On a GPU the device rounds, so half the bytes come to the host; an encoded forward writes
+    /// halves to an [`OutputBuffer::F16`](crate::OutputBuffer::F16). [`OutputSlice::with_floats`] gives a kind of table FP16 outputs.
     ///
     /// # Errors
-    /// [`Error::Length`] for outputs of another length; [`Error::BadOffsets`] and [`Error::IndexOutOfRange`]. After an error tables and
-    /// outputs are as they were.
-    fn run(
-        &mut self,
-        indices: &[u32],
-        offsets: &[u32],
-        weights: Option<&[f32]>,
-        mode: Mode,
-        outputs: OutputSlice<'_>,
-    ) -> Result<(), Error>;
+    /// [`Error::Length`] for outputs of another length; [`Error::BadOffsets`] and [`Error::IndexOutOfRange`]; [`Error::Order`] for a step if the
+    /// last one waits for its backward, whose gradient would be lost. After an error tables and outputs are as they were.
+    fn forward_into(&mut self, bags: Bags<'_>, mode: Mode, outputs: OutputSlice<'_>) -> Result<(), Error>;
 
-    /// Runs one step forward (SPEC 3) into `outputs`, which has [`output_len`](Self::output_len) floats. `weights` has one entry for each
-    /// index; `None` stands for weights of 1.
+    /// Runs a forward, as [`forward_into`](Self::forward_into), and returns its outputs.
     ///
     /// # Errors
-    /// As [`run`](Self::run). [`Error::Order`] if the last training forward waits for its backward, whose gradient would be lost.
+    /// As [`forward_into`](Self::forward_into); [`Error::OutOfMemory`] if the host has no room for the outputs.
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
-    fn forward_into(
-        &mut self,
-        indices: &[u32],
-        offsets: &[u32],
-        weights: Option<&[f32]>,
-        outputs: &mut [f32],
-    ) -> Result<(), Error> {
-        self.run(indices, offsets, weights, Mode::Train, outputs.into())
-    }
-
-    /// The outputs of [`forward_into`](Self::forward_into), but nothing changes: no step, stamp, frequency, admission or counter.
-    ///
-    /// # Errors
-    /// As [`run`](Self::run).
-    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
-    fn forward_frozen_into(
-        &mut self,
-        indices: &[u32],
-        offsets: &[u32],
-        weights: Option<&[f32]>,
-        outputs: &mut [f32],
-    ) -> Result<(), Error> {
-        self.run(indices, offsets, weights, Mode::Frozen, outputs.into())
-    }
-
-    /// Runs one step forward (SPEC 3). `weights` has one entry for each index; `None` stands for weights of 1.
-    ///
-    /// # Errors
-    /// As [`run`](Self::run); [`Error::OutOfMemory`] if the host has no room for the outputs.
-    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
-    fn forward(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
-        outputs_of(self, (indices, offsets, weights), Mode::Train)
-    }
-
-    /// The outputs of [`forward`](Self::forward), but nothing changes: no step, stamp, frequency, admission or counter.
-    ///
-    /// # Errors
-    /// As [`forward`](Self::forward).
-    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
-    fn forward_frozen(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<f32>, Error> {
-        outputs_of(self, (indices, offsets, weights), Mode::Frozen)
-    }
-
-    /// As [`forward`](Self::forward), with FP16 outputs, the bits of IEEE binary16. Each output is rounded to the nearest half, ties to
-    /// even. Magnitudes beyond 65504 become 65504, infinity stays infinite, and every NaN becomes 0x7e00. On a GPU the device rounds, so
-    /// half the bytes come to the host; an encoded forward writes halves to an [`OutputBuffer::F16`](crate::OutputBuffer::F16).
-    ///
-    /// ```
-    /// use hotrow::{CpuGroup, Error, GroupConfig, Init, prelude::*};
-    ///
-    /// let mut group = CpuGroup::new(GroupConfig::new(&[10], 1).with_init(Init::Constant(1.5)))?;
-    /// assert_eq!(group.forward_half(&[3, 4, 5], &[0, 2, 3], None)?, [0x4200, 0x3e00]); // 3.0, 1.5
-    /// # Ok::<(), Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As [`forward`](Self::forward).
-    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
-    fn forward_half(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<Vec<u16>, Error> {
-        outputs_of(self, (indices, offsets, weights), Mode::Train)
-    }
-
-    /// As [`forward_half`](Self::forward_half), but nothing changes: no step, stamp, frequency, admission or counter.
-    ///
-    /// # Errors
-    /// As [`forward`](Self::forward).
-    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
-    fn forward_frozen_half(
-        &mut self,
-        indices: &[u32],
-        offsets: &[u32],
-        weights: Option<&[f32]>,
-    ) -> Result<Vec<u16>, Error> {
-        outputs_of(self, (indices, offsets, weights), Mode::Frozen)
+    fn forward(&mut self, bags: Bags<'_>, mode: Mode) -> Result<Vec<f32>, Error> {
+        let (mut outputs, found) =
+            room("outputs", self.output_len(bags.indices.len(), bags.offsets.len().saturating_sub(1)));
+        // A call without room is refused; over several ranks the others wait for it.
+        let done = self.forward_into(bags, mode, OutputSlice::F32(&mut outputs));
+        found.and(done).map(|()| outputs)
     }
 
     /// Updates each row that the last forward has read (in a shared array: each weight) once, with the sum of its gradients. `grad_outputs`
@@ -154,26 +83,6 @@ pub trait Lookup {
     /// # Errors
     /// [`Error::Order`] without a forward before it, [`Error::Length`] for the wrong number of gradients.
     fn backward(&mut self, grad_outputs: &[f32]) -> Result<(), Error>;
-
-    /// As [`backward`](Self::backward), with FP16 gradients, the bits of IEEE binary16: half the bytes from the model. They are summed in FP32.
-    ///
-    /// ```
-    /// use hotrow::{CpuGroup, Error, GroupConfig, Init, Optimizer, prelude::*};
-    ///
-    /// let config = GroupConfig::new(&[10], 1).with_init(Init::Constant(1.0)).with_optimizer(Optimizer::sgd(0.5));
-    /// let mut group = CpuGroup::new(config)?;
-    /// group.forward(&[3], &[0, 1], None)?;
-    /// group.backward_half(&[0x3c00])?; // 1.0
-    /// assert_eq!(group.read_rows(&[3])?, [0.5]);
-    /// # Ok::<(), Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As [`backward`](Self::backward).
-    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
-    fn backward_half(&mut self, grad_outputs: &[u16]) -> Result<(), Error> {
-        self.backward_scaled(GradSlice::F16(grad_outputs), &ScalerState::unscaled_decision())
-    }
 
     /// As [`backward`](Self::backward), with gradients of a loss that was multiplied by a scale (SPEC 8), FP32 or FP16. Each gradient is
     /// multiplied by the scaler's inverse, in FP32, before gradients are added. `scaler` is the decision of a
@@ -186,26 +95,26 @@ pub trait Lookup {
 
     /// Returns the gradient of the last forward's loss with respect to each index's weight (TBE's gradient of `indice_weights`): the dot
     /// product of the row, as that forward read it, and the gradient of its output row; with mean pooling divided by the number of rows of
-    /// its bag. An index that is left out has gradient 0. `indices` and `offsets` are that forward's, which may have had no weights;
+    /// its bag. An index that is left out has gradient 0. `bags` are that forward's; their weights are not read, and it may have had none.
     /// `grad_outputs` has the gradients of its outputs. Nothing changes, and the forward still waits for its backward. With gradients of a
     /// scaled loss the result is scaled likewise.
     ///
     /// ```
-    /// use hotrow::{CpuGroup, Error, GroupConfig, Init, prelude::*};
+    /// use hotrow::{Bags, CpuGroup, Error, GroupConfig, Init, Mode, prelude::*};
     ///
     /// let mut group = CpuGroup::new(GroupConfig::new(&[100], 2).with_init(Init::Constant(3.0)))?;
     /// let (indices, offsets) = ([5, 6], [0, 2]);
-    /// group.forward(&indices, &offsets, Some(&[0.25, 0.75]))?;
-    /// assert_eq!(group.weight_gradient(&indices, &offsets, &[1.0, 2.0])?, [9.0, 9.0]); // 3 * 1 + 3 * 2
+    /// group.forward(Bags::new(&indices, &offsets).with_weights(Some(&[0.25, 0.75])), Mode::Train)?;
+    /// assert_eq!(group.weight_gradient(Bags::new(&indices, &offsets), &[1.0, 2.0])?, [9.0, 9.0]); // 3 * 1 + 3 * 2
     /// group.backward(&[1.0, 2.0])?;
-    /// assert!(group.weight_gradient(&indices, &offsets, &[1.0, 2.0]).is_err());
+    /// assert!(group.weight_gradient(Bags::new(&indices, &offsets), &[1.0, 2.0]).is_err());
     /// # Ok::<(), Error>(())
     /// ```
     ///
     /// # Errors
     /// [`Error::Order`] unless a forward waits for its backward, and for an index outside its table, which no forward of this batch can have
     /// accepted; [`Error::Length`] for a batch or gradients of another shape; [`Error::BadOffsets`]; [`Error::OutOfMemory`].
-    fn weight_gradient(&mut self, indices: &[u32], offsets: &[u32], grad_outputs: &[f32]) -> Result<Vec<f32>, Error>;
+    fn weight_gradient(&mut self, bags: Bags<'_>, grad_outputs: &[f32]) -> Result<Vec<f32>, Error>;
 
     /// Reads the newest weights of linear rows, flushed or not: `[rows, dim]`.
     ///
@@ -246,21 +155,6 @@ pub trait Lookup {
     fn kind(&mut self) -> LookupKind<'_>;
 }
 
-/// The outputs of a forward, newly allocated.
-fn outputs_of<T: Copy + Default>(
-    table: &mut (impl Lookup + ?Sized),
-    (indices, offsets, weights): (&[u32], &[u32], Option<&[f32]>),
-    mode: Mode,
-) -> Result<Vec<T>, Error>
-where
-    for<'o> OutputSlice<'o>: From<&'o mut [T]>,
-{
-    let (mut outputs, found) = room("outputs", table.output_len(indices.len(), offsets.len().saturating_sub(1)));
-    // A call without room is refused; over several ranks the others wait for it.
-    let done = table.run(indices, offsets, weights, mode, OutputSlice::from(&mut outputs[..]));
-    found.and(done).map(|()| outputs)
-}
-
 /// The two kinds of tables.
 ///
 /// ```
@@ -289,14 +183,14 @@ pub enum LookupKind<'a> {
 /// A parameter-shared table ([`robe`](crate::robe)), on a GPU or on the CPU.
 ///
 /// ```
-/// use hotrow::{CpuSharedGroup, Error, Lookup, SharedArray, robe};
+/// use hotrow::{Bags, CpuSharedGroup, Error, Lookup, Mode, SharedArray, robe};
 ///
 /// fn steps(table: &mut dyn SharedArray) -> Result<u32, Error> {
 ///     Ok(table.snapshot()?.t)
 /// }
 ///
 /// let mut table = CpuSharedGroup::new(robe::Config::new(&[10], 4, 16, 4))?;
-/// table.forward(&[1], &[0, 1], None)?;
+/// table.forward(Bags::new(&[1], &[0, 1]), Mode::Train)?;
 /// assert_eq!(steps(&mut table)?, 1);
 /// # Ok::<(), Error>(())
 /// ```
@@ -333,14 +227,14 @@ pub trait SharedArray: Lookup {
     /// index of the forward counted, the step advances the step number.
     ///
     /// ```
-    /// use hotrow::{CpuSharedGroup, Error, GradSlice, prelude::*, robe};
+    /// use hotrow::{Bags, CpuSharedGroup, Error, GradSlice, Mode, prelude::*, robe};
     ///
     /// let config = robe::Config::new(&[1000], 4, 64, 4);
     /// let [mut one, mut other] = [CpuSharedGroup::new(config.clone())?, CpuSharedGroup::new(config)?];
-    /// let outputs = one.forward(&[7, 9], &[0, 2], None)?;
+    /// let outputs = one.forward(Bags::new(&[7, 9], &[0, 2]), Mode::Train)?;
     /// let gradient = one.gradient(GradSlice::F32(&outputs))?;
     /// one.step(&gradient)?;
-    /// other.forward(&[7, 9], &[0, 2], None)?;
+    /// other.forward(Bags::new(&[7, 9], &[0, 2]), Mode::Train)?;
     /// other.backward(&outputs)?;
     /// assert_eq!(one.snapshot(), other.snapshot());
     /// # Ok::<(), Error>(())
@@ -393,8 +287,19 @@ pub trait Embedding: Lookup {
     /// The configuration, with the learning rate that is set now.
     fn config(&self) -> &GroupConfig;
 
-    /// The sizes that follow from the configuration.
+    #[doc(hidden)]
     fn layout(&self) -> &Layout;
+
+    /// Number of rows that the cache can hold.
+    fn cache_slots(&self) -> u32 {
+        self.layout().slots()
+    }
+
+    /// Bytes of a packed row, and of the part before its weights: scale, bias and the optimiser's state.
+    fn record_bytes(&self) -> [u64; 2] {
+        let row = &self.layout().row;
+        [row.stride(), 2 * u64::from(row.payload_half)]
+    }
 
     /// Decides the next step, that is the rows to admit and to evict, while the last step may still wait for its backward. A staged table's
     /// missing rows are fetched in the background. The last step's `backward` may follow, then
@@ -404,7 +309,7 @@ pub trait Embedding: Lookup {
     /// # Errors
     /// As [`Lookup::forward`] for the batch's shape; `forward_prefetched` returns the error of a bad index. [`Error::Order`] if another
     /// prefetched batch waits for its forward.
-    fn prefetch(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<(), Error>;
+    fn prefetch(&mut self, bags: Bags<'_>) -> Result<(), Error>;
 
     /// Runs the forward of the prefetched batch.
     ///
@@ -451,7 +356,7 @@ pub trait Embedding: Lookup {
     /// Source: SCARS, section II-B, the hot rows held in the device's memory. `ways` leaves room in each set for other rows.
     ///
     /// # Errors
-    /// [`Error::Pins`] unless `ways` is 1 to [`Layout::ways`], and for rows to pin without a cache; [`Error::RowOutOfRange`] names the
+    /// [`Error::Pins`] unless `ways` is 1 to [`GroupConfig::ways`], and for rows to pin without a cache; [`Error::RowOutOfRange`] names the
     /// first row that does not exist; [`Error::Order`] between forward and backward. After these errors nothing has changed.
     /// [`Error::Store`] if a staged table's store fails: the rows to load are not in the cache, and the call may be made again.
     fn pin(&mut self, rows: &[u32], ways: u32) -> Result<Vec<u32>, Error>;
@@ -469,7 +374,7 @@ pub trait Embedding: Lookup {
     /// # Errors
     /// [`Error::Config`] for more rows than the group has, [`Error::TooLarge`], [`Error::OutOfMemory`], and [`Error::Order`] between
     /// forward and backward. After these errors nothing has changed. [`Error::Store`] if a staged table's store fails: during the flush
-    /// nothing has changed; later the cache has its new size (see [`Embedding::layout`]), and rows that were not loaded are not pinned.
+    /// nothing has changed; later the cache has its new size (see [`cache_slots`](Self::cache_slots)), and rows that were not loaded are not pinned.
     fn resize_cache(&mut self, cache_rows: u32) -> Result<Vec<u32>, Error>;
 
     /// Reads `out.len()` words of a part, from `first_word` on.

@@ -1,24 +1,26 @@
 //! Where the outputs of a call that waits go.
 
+use half::f16;
+
 use crate::{error::Error, host::alloc::room, record::rows::half::round_outputs};
 
 /// The caller's slice for the outputs of a forward, row-major. The counterpart of [`GradSlice`](crate::GradSlice).
 ///
 /// ```
-/// use hotrow::{CpuGroup, GroupConfig, Init, Mode, OutputSlice, prelude::*};
+/// use hotrow::{Bags, CpuGroup, GroupConfig, Init, Mode, OutputSlice, f16, prelude::*};
 ///
 /// let mut group = CpuGroup::new(GroupConfig::new(&[10], 1).with_init(Init::Constant(1.5)))?;
-/// let mut halves = [0; 2];
-/// group.run(&[3, 4, 5], &[0, 2, 3], None, Mode::Frozen, OutputSlice::F16(&mut halves))?;
-/// assert_eq!(halves, [0x4200, 0x3e00]); // 3.0, 1.5
+/// let mut halves = [f16::ZERO; 2];
+/// group.forward_into(Bags::new(&[3, 4, 5], &[0, 2, 3]), Mode::Frozen, OutputSlice::F16(&mut halves))?;
+/// assert_eq!(halves.map(f16::to_f32), [3.0, 1.5]);
 /// # Ok::<(), hotrow::Error>(())
 /// ```
 #[derive(Debug)]
 pub enum OutputSlice<'a> {
     /// IEEE binary32.
     F32(&'a mut [f32]),
-    /// IEEE binary16 as bits.
-    F16(&'a mut [u16]),
+    /// FP16.
+    F16(&'a mut [f16]),
 }
 
 impl OutputSlice<'_> {
@@ -41,7 +43,7 @@ impl OutputSlice<'_> {
         matches!(self, Self::F16(_))
     }
 
-    /// Has `run` write FP32 outputs. FP16 outputs are these, rounded as [`Lookup::forward_half`](crate::Lookup::forward_half) says: so a kind
+    /// Has `run` write FP32 outputs. FP16 outputs are these, rounded as [`Lookup::forward_into`](crate::Lookup::forward_into) says: so a kind
     /// of table that only computes in FP32 has both.
     ///
     /// # Errors
@@ -55,7 +57,7 @@ impl OutputSlice<'_> {
         let (mut outputs, found) = room("outputs", halves.len());
         let done = run(&mut outputs);
         found.and(done)?;
-        round_outputs(&outputs, halves);
+        round_outputs(&outputs, bytemuck::cast_slice_mut(halves));
         Ok(())
     }
 }
@@ -66,8 +68,8 @@ impl<'a> From<&'a mut [f32]> for OutputSlice<'a> {
     }
 }
 
-impl<'a> From<&'a mut [u16]> for OutputSlice<'a> {
-    fn from(outputs: &'a mut [u16]) -> Self {
+impl<'a> From<&'a mut [f16]> for OutputSlice<'a> {
+    fn from(outputs: &'a mut [f16]) -> Self {
         Self::F16(outputs)
     }
 }

@@ -4,10 +4,11 @@
 //! `half.wgsl`, `codec.wgsl`, `pack.wgsl` and `unpack*.wgsl` in `shaders/shared/` do the same on the device.
 
 use crate::{
-    config::{Precision, RandomBits, Rounding},
+    config::{GroupConfig, Precision, RandomBits, Rounding},
+    error::Error,
     record::state_code,
     stripe::Stripe,
-    table::{rng, row::RowLayout},
+    table::{layout::Layout, rng, row::RowLayout},
 };
 
 /// The inputs of a row's rounding noise, besides row and element.
@@ -297,6 +298,32 @@ pub fn unpack(layout: &RowLayout, record: &[u32], row: &mut [f32]) {
     for (e, x) in (0u32..).zip(states) {
         *x = state(layout, record, e);
     }
+}
+
+/// The floats of a packed row of a group, as [`Part::Records`](crate::state::Part::Records) has it: dim weights, then the optimiser's state.
+///
+/// ```
+/// use hotrow::{CpuGroup, GroupConfig, Init, Precision, prelude::*, state::{Part, values}};
+///
+/// let config = GroupConfig::new(&[10], 4).with_precision(Precision::Fp16).with_init(Init::Constant(1.5));
+/// let mut group = CpuGroup::new(config.clone())?;
+/// let mut record = [0; 2];
+/// group.read_part(Part::Records, 2 * 7, &mut record)?; // row 7
+/// assert_eq!(values(&config, &record)?, [1.5; 4]);
+/// # Ok::<(), hotrow::Error>(())
+/// ```
+///
+/// # Errors
+/// [`Error::Config`] for an illegal configuration, [`Error::Length`] for a record of another length.
+pub fn values(config: &GroupConfig, record: &[u32]) -> Result<Vec<f32>, Error> {
+    let row = Layout::new(config, u64::MAX)?.row;
+    let (wanted, found) = (u64::from(row.record_words), record.len() as u64);
+    if wanted != found {
+        return Err(Error::Length { what: "words of a record", wanted, found });
+    }
+    let mut floats = vec![0.0; row.row_words as usize];
+    unpack(&row, record, &mut floats);
+    Ok(floats)
 }
 
 #[cfg(test)]

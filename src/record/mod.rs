@@ -1,6 +1,6 @@
 //! One row, packed: the definition (`codec`), the same bits computed fast (`rows`), and the initial values (`init`).
 
-pub(crate) mod codec;
+pub mod codec;
 pub(crate) mod init;
 pub(crate) mod of_params;
 pub mod rows;

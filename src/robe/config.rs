@@ -234,6 +234,7 @@ impl Config {
     }
 
     /// The place of an element of a linear row in the array.
+    #[doc(hidden)]
     #[must_use]
     pub const fn location(&self, row: u32, element: u32) -> usize {
         let robe = self.robe();
@@ -371,6 +372,7 @@ impl Config {
     }
 
     /// The configuration of the rows that the array stands for, by which batches are checked, numbered and looked up.
+    #[doc(hidden)]
     #[must_use]
     pub fn rows(&self) -> GroupConfig {
         GroupConfig {
@@ -499,12 +501,14 @@ impl Config {
     ///
     /// # Errors
     /// [`Error::TooLarge`], and [`Error::Config`] for an illegal configuration.
+    #[doc(hidden)]
     pub fn check_batch(&self, indices: u32, bags: u32) -> Result<(), Error> {
         self.check()?;
         self.batch_chunks(indices, bags).map(|_| ())
     }
 
     /// Most weights that a batch of `indices` indices covers.
+    #[doc(hidden)]
     #[must_use]
     pub fn most_covered(&self, indices: u32) -> u32 {
         let covered = u64::from(indices) * u64::from(self.chunks()) * u64::from(self.robe().reach);

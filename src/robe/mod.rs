@@ -28,11 +28,11 @@ pub(crate) const UNCOVERED: f32 = -0.0;
 /// The state that a group keeps between steps, bit by bit.
 ///
 /// ```
-/// use hotrow::{CpuSharedGroup, Error, robe};
+/// use hotrow::{CpuSharedGroup, Error, prelude::*, robe};
 ///
 /// let config = robe::Config::new(&[1000], 8, 64, 4);
-/// let table = CpuSharedGroup::new(config.clone())?;
-/// assert_eq!(table.snapshot().weights(&config)?.len(), 64);
+/// let mut table = CpuSharedGroup::new(config.clone())?;
+/// assert_eq!(table.snapshot()?.weights(&config)?.len(), 64);
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
@@ -43,21 +43,8 @@ pub struct RobeSnapshot {
     pub weight_words: Vec<u32>,
     /// The optimiser's state, one value for each weight: FP32, or FP16, two a word, beside packed weights. Empty under SGD.
     pub state_words: Vec<u32>,
-    /// The counters of all steps so far.
-    pub counters: RobeCounters,
-}
-
-/// Counts of all steps so far. [`of_tables`](Self::of_tables) derives the bytes that each table read and wrote: dim weights an access.
-///
-/// Example: [`CpuSharedGroup`](crate::CpuSharedGroup).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RobeCounters {
-    /// Accesses to each table, repeated indices included.
-    pub accesses: Vec<u64>,
-    /// Indices outside each table.
-    pub out_of_range: Vec<u64>,
-    /// Weights that stayed as they were because the sum of a gradient or the new value was not finite, over all tables.
-    pub skipped_weights: u64,
+    /// The counters of each table, of all steps so far.
+    pub counters: Vec<Counters>,
 }
 
 impl RobeSnapshot {
@@ -87,8 +74,7 @@ impl RobeSnapshot {
         let parts = [
             ("snapshot's weight_words", words.memory, self.weight_words.len()),
             ("snapshot's state_words", words.states, self.state_words.len()),
-            ("snapshot's accesses", tables, self.counters.accesses.len()),
-            ("snapshot's out_of_range", tables, self.counters.out_of_range.len()),
+            ("snapshot's counters", tables, self.counters.len()),
         ];
         for (what, wanted, found) in parts {
             if wanted != found {
@@ -132,44 +118,24 @@ fn finite(name: &str, wrong: Option<(u32, f32)>) -> Result<(), Error> {
     })
 }
 
-impl RobeCounters {
-    /// The words of the `tables` buffer, as [`from_words`](Self::from_words) reads them.
-    pub(crate) fn words(&self, config: &Config, t: u32) -> Vec<u32> {
-        let mut words = table_words(&config.rows());
-        words[0] = t;
-        let tables = words[CLOCK_WORDS..].chunks_exact_mut(TABLE_WORDS);
-        let skipped = std::iter::once(self.skipped_weights).chain(std::iter::repeat(0));
-        for (((table, accesses), out_of_range), skipped_rows) in
-            tables.zip(&self.accesses).zip(&self.out_of_range).zip(skipped)
-        {
-            let counters =
-                Counters { accesses: *accesses, out_of_range: *out_of_range, skipped_rows, ..Counters::default() };
-            let counters = Counters::to_part(&[counters]);
-            table[2..2 + counters.len()].copy_from_slice(&counters);
-        }
-        words
+/// The words of the `tables` buffer, as [`counters_of`] reads them.
+pub(crate) fn counter_words(config: &Config, t: u32, counters: &[Counters]) -> Vec<u32> {
+    let mut words = table_words(&config.rows());
+    words[0] = t;
+    for (table, counters) in words[CLOCK_WORDS..].chunks_exact_mut(TABLE_WORDS).zip(counters) {
+        let counters = Counters::to_part(&[*counters]);
+        table[2..2 + counters.len()].copy_from_slice(&counters);
     }
+    words
+}
 
-    /// The counters of each table, in the form that cached groups use. The bytes count weights, not scales.
-    /// [`Lookup::counters`](crate::Lookup::counters) says which fields shared arrays fill.
-    #[must_use]
-    pub fn of_tables(&self, config: &Config) -> Vec<Counters> {
-        let skipped = std::iter::once(self.skipped_weights).chain(std::iter::repeat(0));
-        let of = |((&accesses, &out_of_range), skipped_rows): ((&u64, &u64), u64)| {
-            let bytes = (accesses * u64::from(config.dim) * u64::from(config.precision.bits())).div_ceil(8);
-            let (bytes_read, bytes_written) = (bytes, bytes);
-            Counters { accesses, out_of_range, skipped_rows, bytes_read, bytes_written, ..Default::default() }
-        };
-        self.accesses.iter().zip(&self.out_of_range).zip(skipped).map(of).collect()
+/// Reads the counters of each table from the words of the `tables` buffer. A skipped weight is counted as a row of the first table. The bytes are
+/// dim weights an access, read and written; they count no scales.
+pub(crate) fn counters_of(config: &Config, words: &[u32]) -> Vec<Counters> {
+    let mut tables = Counters::from_words(words, 0);
+    for table in &mut tables {
+        let bytes = (table.accesses * u64::from(config.dim) * u64::from(config.precision.bits())).div_ceil(8);
+        (table.bytes_read, table.bytes_written) = (bytes, bytes);
     }
-
-    /// Reads the counters from the words of the `tables` buffer, where a skipped weight is counted as a row of the first table.
-    pub(crate) fn from_words(words: &[u32]) -> Self {
-        let tables = Counters::from_words(words, 0);
-        Self {
-            accesses: tables.iter().map(|table| table.accesses).collect(),
-            out_of_range: tables.iter().map(|table| table.out_of_range).collect(),
-            skipped_weights: tables.iter().map(|table| table.skipped_rows).sum(),
-        }
-    }
+    tables
 }

@@ -37,17 +37,16 @@ const RUN: usize = 1 << 20;
 /// (SIGBUS). The store is for local file systems: one that updates a file's times late, as NFS may, looks like such a program.
 ///
 /// ```
-/// use hotrow::{FileStore, GroupConfig, Layout, SharedStore, store};
+/// use hotrow::{FileStore, GroupConfig, SharedStore, store};
 ///
 /// # let folder = tempfile::tempdir().unwrap();
 /// # let path = folder.path().join("table.hotrow");
 /// let config = GroupConfig::new(&[100], 8);
-/// let layout = Layout::new(&config, u64::MAX)?;
 /// let table = SharedStore::new(FileStore::create(&path, &config)?);
-/// table.with_mut(|records| store::fill(records, &config, &layout, None))?;
+/// table.with_mut(|records| store::fill(records, &config, None))?;
 /// drop(table); // unlocks the file
 /// let again = SharedStore::new(FileStore::open(&path, &config)?); // `Group::with_store` takes it
-/// assert_eq!(again.read_rows(&layout, &[99])?, [0.0; 8]);
+/// assert_eq!(again.read_rows(&config, &[99])?, [0.0; 8]);
 /// # Ok::<(), hotrow::Error>(())
 /// ```
 #[derive(Debug)]
@@ -291,8 +290,9 @@ impl FileStore {
 }
 
 impl Store for FileStore {
-    fn check(&self, config: &GroupConfig, layout: &Layout) -> Result<(), Error> {
-        Header::read(&name(&self.path), self.header.bytes(), &Header::new(config, layout)).map(drop)
+    fn check(&self, config: &GroupConfig) -> Result<(), Error> {
+        let wanted = Header::new(config, &Layout::new(config, u64::MAX)?);
+        Header::read(&name(&self.path), self.header.bytes(), &wanted).map(drop)
     }
 
     fn rows(&self) -> u32 {

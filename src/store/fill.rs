@@ -14,15 +14,11 @@ use crate::{
 /// keeps its holes.
 ///
 /// # Errors
-/// [`Error::Store`] if the store has another shape, or refuses; the errors of `source`; [`Error::Source`] for the first row with a value
+/// [`Error::Config`] for an illegal configuration; [`Error::Store`] if the store has another shape, or refuses; the errors of `source`; [`Error::Source`] for the first row with a value
 /// that is not finite. After an error the store is not [`Store::filled`].
 #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
-pub fn fill(
-    store: &mut dyn Store,
-    config: &GroupConfig,
-    layout: &Layout,
-    source: Option<&dyn Source>,
-) -> Result<(), Error> {
+pub fn fill(store: &mut dyn Store, config: &GroupConfig, source: Option<&dyn Source>) -> Result<(), Error> {
+    let layout = &Layout::new(config, u64::MAX)?;
     check_shape(store, layout)?;
     let filler = Filler::new(config, layout, source)?;
     if !filler.zeros() {

@@ -23,7 +23,7 @@ use crate::{config::GroupConfig, error::Error, record::codec, table::layout::Lay
 
 /// A store for the records of a staged table: RAM, a memory-mapped file, or the caller's own.
 ///
-/// Rows are linear rows. [`Layout`] defines a record: [`Store::stride`] bytes, words of 4 bytes with the low byte first.
+/// Rows are linear rows. A record is [`Store::stride`] bytes, words of 4 bytes with the low byte first.
 ///
 /// Example: [`SharedStore`].
 pub trait Store: Send + Sync + std::fmt::Debug {
@@ -77,8 +77,8 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     ///
     /// # Errors
     /// [`Error::Store`] names the difference.
-    fn check(&self, config: &GroupConfig, layout: &Layout) -> Result<(), Error> {
-        let _ = (config, layout);
+    fn check(&self, config: &GroupConfig) -> Result<(), Error> {
+        let _ = config;
         Ok(())
     }
 
@@ -92,14 +92,13 @@ pub trait Store: Send + Sync + std::fmt::Debug {
 /// calls that group, or drops it, it waits for ever.
 ///
 /// ```
-/// use hotrow::{Error, GroupConfig, Layout, RamStore, SharedStore, store};
+/// use hotrow::{Error, GroupConfig, RamStore, SharedStore, store};
 ///
 /// let config = GroupConfig::new(&[100], 8);
-/// let layout = Layout::new(&config, u64::MAX)?;
-/// let table = SharedStore::new(RamStore::new(&layout)?);
-/// table.with_mut(|records| store::fill(records, &config, &layout, None))?;
+/// let table = SharedStore::new(RamStore::new(&config)?);
+/// table.with_mut(|records| store::fill(records, &config, None))?;
 /// assert!(table.with(|records| records.filled()));
-/// assert_eq!(table.read_rows(&layout, &[99])?, [0.0; 8]);
+/// assert_eq!(table.read_rows(&config, &[99])?, [0.0; 8]);
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -161,11 +160,11 @@ impl SharedStore {
     /// works on the store, read rows through the group.
     ///
     /// # Errors
-    /// As [`Store::read`]; also [`Error::Store`] if `layout` describes other records.
+    /// As [`Store::read`]; also [`Error::Store`] if `config` describes other records.
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
-    pub fn read_rows(&self, layout: &Layout, rows: &[u32]) -> Result<Vec<f32>, Error> {
-        let store = self.read();
-        check_shape(&**store, layout)?;
+    pub fn read_rows(&self, config: &GroupConfig, rows: &[u32]) -> Result<Vec<f32>, Error> {
+        let (store, layout) = (self.read(), Layout::new(config, u64::MAX)?);
+        check_shape(&**store, &layout)?;
         let mut words = vec![0u32; rows.len() * layout.row.record_words as usize];
         store.read(rows, bytemuck::cast_slice_mut(&mut words))?;
         let mut weights = vec![0.0; rows.len() * layout.row.dim as usize];

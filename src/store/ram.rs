@@ -3,6 +3,7 @@
 use rayon::prelude::*;
 
 use crate::{
+    config::GroupConfig,
     error::Error,
     host::{
         alloc::zeroed,
@@ -15,9 +16,9 @@ use crate::{
 /// A staged table's records in RAM. All of the memory is allocated at once.
 ///
 /// ```
-/// use hotrow::{GroupConfig, Layout, RamStore, Store};
+/// use hotrow::{GroupConfig, RamStore, Store};
 ///
-/// let store = RamStore::new(&Layout::new(&GroupConfig::new(&[100], 8), u64::MAX)?)?;
+/// let store = RamStore::new(&GroupConfig::new(&[100], 8))?;
 /// assert_eq!((store.rows(), store.stride()), (100, 16)); // 8 codes, scale and bias
 /// # Ok::<(), hotrow::Error>(())
 /// ```
@@ -32,11 +33,12 @@ pub struct RamStore {
 }
 
 impl RamStore {
-    /// Allocates memory for the table that `layout` describes, without values.
+    /// Allocates memory for a group's table, without values.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] if the host lacks the memory.
-    pub fn new(layout: &Layout) -> Result<Self, Error> {
+    /// [`Error::Config`] for an illegal configuration; [`Error::OutOfMemory`] if the host lacks the memory.
+    pub fn new(config: &GroupConfig) -> Result<Self, Error> {
+        let layout = Layout::new(config, u64::MAX)?;
         let bytes = layout.table_bytes();
         let words = usize::try_from(bytes / 4).map_err(|_| Error::OutOfMemory { what: "records", bytes })?;
         let records = zeroed("records", words)?;

@@ -9,6 +9,43 @@ use crate::{
 /// Most indices that a batch may have (SPEC 3).
 pub(crate) const MAX_INDICES: u64 = 1 << 30;
 
+/// A batch in the host's memory: rows, and how they fall into bags. An index counts within its table. The bags come feature by feature, the
+/// same number for each.
+///
+/// ```
+/// use hotrow::{Bags, CpuGroup, GroupConfig, Init, Mode, prelude::*};
+///
+/// let mut group = CpuGroup::new(GroupConfig::new(&[10], 1).with_init(Init::Constant(1.0)))?;
+/// let two = Bags::new(&[3, 7, 3], &[0, 2, 3]); // rows 3 and 7, and row 3 alone
+/// assert_eq!(group.forward(two, Mode::Train)?, [2.0, 1.0]);
+/// let weighted = two.with_weights(Some(&[0.5, 0.25, 2.0]));
+/// assert_eq!(group.forward(weighted, Mode::Frozen)?, [0.75, 2.0]);
+/// # Ok::<(), hotrow::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bags<'a> {
+    /// The rows.
+    pub indices: &'a [u32],
+    /// Where each bag begins among the indices; one more entry is their number.
+    pub offsets: &'a [u32],
+    /// A factor for each index; `None` stands for 1.
+    pub weights: Option<&'a [f32]>,
+}
+
+impl<'a> Bags<'a> {
+    /// Bags without weights.
+    #[must_use]
+    pub const fn new(indices: &'a [u32], offsets: &'a [u32]) -> Self {
+        Self { indices, offsets, weights: None }
+    }
+
+    /// The same bags with these weights.
+    #[must_use]
+    pub const fn with_weights(self, weights: Option<&'a [f32]>) -> Self {
+        Self { weights, ..self }
+    }
+}
+
 /// Checks that the number of bags is a multiple of the features, that there is a weight for each index, and that the
 /// batch is not too large.
 pub(crate) fn check_shape(config: &GroupConfig, indices: u64, bags: u64, weights: Option<u64>) -> Result<(), Error> {
@@ -38,22 +75,14 @@ fn check_length(indices: u64) -> Result<(), Error> {
 /// # Errors
 /// [`Error::Bags`], [`Error::Length`], [`Error::BadOffsets`], [`Error::TooLarge`].
 #[cfg(feature = "ranks")]
-pub fn check_batch(
-    config: &GroupConfig,
-    (indices, offsets, weights): (&[u32], &[u32], Option<&[f32]>),
-    outputs: usize,
-) -> Result<(), Error> {
-    let bags = check_slices(config, indices, offsets, weights)?;
-    check_outputs(config, indices.len() as u32, bags, outputs)
+pub fn check_batch(config: &GroupConfig, bags: Bags<'_>, outputs: usize) -> Result<(), Error> {
+    let count = check_slices(config, bags)?;
+    check_outputs(config, bags.indices.len() as u32, count, outputs)
 }
 
 /// Checks a batch given as slices and returns its number of bags.
-pub(crate) fn check_slices(
-    config: &GroupConfig,
-    indices: &[u32],
-    offsets: &[u32],
-    weights: Option<&[f32]>,
-) -> Result<u32, Error> {
+pub(crate) fn check_slices(config: &GroupConfig, bags: Bags<'_>) -> Result<u32, Error> {
+    let Bags { indices, offsets, weights } = bags;
     let (indices, bags) = (indices.len() as u64, offsets.len().max(1) as u64 - 1);
     check_shape(config, indices, bags, weights.map(|weights| weights.len() as u64))?;
     check_offsets(indices, offsets)?;
@@ -195,7 +224,8 @@ mod tests {
 
     #[test]
     fn slices_have_a_bag_fewer_than_offsets() {
-        let check = |indices: &[u32], offsets: &[u32], weights| check_slices(&config(), indices, offsets, weights);
+        let check =
+            |indices: &[u32], offsets: &[u32], weights| check_slices(&config(), Bags { indices, offsets, weights });
         assert_eq!(check(&[1, 2, 3], &[0, 1, 3], None), Ok(2));
         assert_eq!(check(&[1, 2, 3], &[0, 1, 2, 3, 3], Some(&[1.0; 3])), Ok(4));
         assert_eq!(check(&[], &[0], None), Ok(0));

@@ -62,13 +62,14 @@ impl Counters {
         words[CLOCK_WORDS..].chunks_exact(TABLE_WORDS).map(|table| Self::from_table(&table[2..], stride)).collect()
     }
 
-    /// Reads the counters of every table from the words of [`Part::Counters`](crate::Part::Counters); `stride` is the bytes of a record.
+    /// Reads the counters of every table from the words of [`Part::Counters`](crate::state::Part::Counters); `stride` is the bytes of a record.
+    #[doc(hidden)]
     #[must_use]
     pub fn from_part(words: &[u32], stride: u64) -> Vec<Self> {
         words.chunks_exact(COUNTER_WORDS).map(|table| Self::from_table(table, stride)).collect()
     }
 
-    /// Checks words of [`Part::Counters`](crate::Part::Counters) for counts that no group has: more rows admitted than missed, or a count that 2^32
+    /// Checks words of [`Part::Counters`](crate::state::Part::Counters) for counts that no group has: more rows admitted than missed, or a count that 2^32
     /// steps do not reach.
     #[cfg(feature = "checkpoint")]
     pub(crate) fn check_part(words: &[u32]) -> Result<(), String> {
@@ -85,7 +86,8 @@ impl Counters {
         Ok(())
     }
 
-    /// The words of [`Part::Counters`](crate::Part::Counters).
+    /// The words of [`Part::Counters`](crate::state::Part::Counters).
+    #[doc(hidden)]
     #[must_use]
     pub fn to_part(counters: &[Self]) -> Vec<u32> {
         let mut words = Vec::with_capacity(counters.len() * COUNTER_WORDS);

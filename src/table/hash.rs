@@ -21,7 +21,7 @@ pub const fn fmix32(row: u32) -> u32 {
 /// number near `2^b / phi` is the key h (Knuth's Fibonacci hashing), and the set is `floor(h * sets / 2^b)`.
 ///
 /// ```
-/// use hotrow::hash::Spread;
+/// use hotrow::internals::hash::Spread;
 ///
 /// let spread = Spread::new(1000, 4, 32);
 /// let mut keys: Vec<(u32, u32)> = (0..1000).map(|row| (spread.key_of(row), spread.set_of(row))).collect();

@@ -13,13 +13,13 @@ use crate::{
 };
 
 /// A part of the state that a group keeps between steps, in words of 32 bits. All parts together are a
-/// [`Snapshot`](crate::Snapshot).
+/// [`Snapshot`](crate::state::Snapshot).
 ///
 /// ```
-/// use hotrow::{CpuGroup, GroupConfig, Part, prelude::*};
+/// use hotrow::{Bags, CpuGroup, GroupConfig, Mode, prelude::*, state::Part};
 ///
 /// let mut group = CpuGroup::new(GroupConfig::new(&[100], 4).with_cache_rows(32))?;
-/// group.forward(&[5], &[0, 1], None)?;
+/// group.forward(Bags::new(&[5], &[0, 1]), Mode::Train)?;
 /// let mut clock = [0];
 /// group.read_part(Part::Clock, 0, &mut clock)?;
 /// assert_eq!(clock, [1]); // one step
@@ -51,6 +51,7 @@ impl Part {
         [Self::Clock, Self::Counters, Self::Ways, Self::Cache, Self::Records, Self::Frequencies, Self::Since];
 
     /// Number of words of this part in a group of this configuration.
+    #[doc(hidden)]
     #[must_use]
     pub fn words(self, config: &GroupConfig, layout: &Layout) -> u64 {
         let (slots, rows) = (u64::from(layout.slots()), u64::from(layout.total_rows));

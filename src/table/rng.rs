@@ -11,7 +11,7 @@ use crate::config::{GroupConfig, RandomBits, Rounding};
 /// the next for state.
 ///
 /// ```
-/// use hotrow::{RandomBits, rng::{Purpose, noise}};
+/// use hotrow::{RandomBits, internals::rng::{Purpose, noise}};
 ///
 /// let of = |purpose| noise(RandomBits::TwentyFour, 7, 1, 42, 0, purpose as u32); // seed 7, step 1, row 42, element 0
 /// assert_ne!(of(Purpose::WriteBack), of(Purpose::Update));

@@ -42,7 +42,7 @@ const fn states(kind: OptimizerKind) -> (&'static [u32], u32) {
 /// The layout of one row: its record (weights packed, with the optimiser's state) and its FP32 form in a slot of the cache.
 ///
 /// ```
-/// use hotrow::{GroupConfig, Layout, Precision};
+/// use hotrow::{GroupConfig, Precision, internals::Layout};
 ///
 /// let config = GroupConfig::new(&[1000], 64).with_precision(Precision::Int4);
 /// let row = Layout::new(&config, u64::MAX)?.row;

@@ -9,11 +9,11 @@ use crate::{
 /// The state that a group keeps between steps, bit by bit.
 ///
 /// ```
-/// use hotrow::{CpuGroup, Error, GroupConfig, prelude::*};
+/// use hotrow::{Bags, CpuGroup, Error, GroupConfig, Mode, prelude::*};
 ///
 /// let mut group = CpuGroup::new(GroupConfig::new(&[100], 4).with_cache_rows(32))?;
 /// let before = group.snapshot()?;
-/// group.forward(&[5], &[0, 1], None)?;
+/// group.forward(Bags::new(&[5], &[0, 1]), Mode::Train)?;
 /// assert_eq!((before.t, group.snapshot()?.t), (0, 1));
 /// group.restore(&before)?;
 /// assert_eq!(group.snapshot()?, before);

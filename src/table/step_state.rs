@@ -146,7 +146,7 @@ impl<P> StepState<P> {
     /// Refuses a forward in `mode` that may not come now.
     pub(crate) fn may_look_up(&self, mode: Mode) -> Result<(), Error> {
         if mode != Mode::Train {
-            return self.not_prefetched("forward_frozen");
+            return self.not_prefetched("frozen forward");
         }
         self.not_prefetched("forward")?;
         self.may_forward()
@@ -175,7 +175,7 @@ pub(crate) fn is_set(flag: &Option<Arc<AtomicBool>>) -> bool {
 /// The error of a training forward before the backward of the last one.
 pub const SECOND_FORWARD: Error = Error::Order {
     call: "forward",
-    wanted: "backward first (forward_frozen for a look; discard_pending to drop the gradient; GroupConfig::forward_only for a group without backwards)",
+    wanted: "backward first (a frozen forward for a look; discard_pending to drop the gradient; GroupConfig::forward_only for a group without backwards)",
     found: "a forward whose backward has not come",
 };
 

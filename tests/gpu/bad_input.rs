@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use hotrow::internals::Pieces as _;
-use hotrow::{Batch, Context, Error, Group, GroupConfig, Init, Placement, prelude::*, wgpu};
+use hotrow::{Bags, Batch, Context, Error, Group, GroupConfig, Init, Mode, Placement, prelude::*, wgpu};
 
 use crate::caller::{self, storage, submit};
 use hotrow_harness::{
@@ -19,26 +19,26 @@ fn config() -> GroupConfig {
 #[gpu_test]
 fn an_error_names_the_first_offender_and_nothing_moves(context: &Context) {
     let mut group = Group::new(context, config()).unwrap();
-    group.forward(&[1, 2, 3, 4], &[0, 2, 4], None).unwrap();
+    group.forward(Bags::new(&[1, 2, 3, 4], &[0, 2, 4]), Mode::Train).unwrap();
     group.backward(&[1.0; 8]).unwrap();
     let before = group.snapshot().unwrap();
     // Bag 1 belongs to table 1, which has 20 rows: 25 is the first index that is too large, 99 the second.
-    let error = group.forward(&[9, 0, 25, 99], &[0, 2, 4], None).unwrap_err();
+    let error = group.forward(Bags::new(&[9, 0, 25, 99], &[0, 2, 4]), Mode::Train).unwrap_err();
     assert_eq!(error, Error::IndexOutOfRange { table: 1, rows: 20, position: 2, value: 25 });
     let text = error.to_string();
     assert!(text.contains("table 1") && text.contains("25") && text.contains("position 2"), "{text}");
-    group.forward_frozen(&[9, 0, 25, 99], &[0, 2, 4], None).unwrap_err(); // counts nothing
+    group.forward(Bags::new(&[9, 0, 25, 99], &[0, 2, 4]), Mode::Frozen).unwrap_err(); // counts nothing
     let mut after = group.snapshot().unwrap();
     assert_eq!(after.counters[1].out_of_range, 2);
     after.counters[1].out_of_range = 0;
     assert_eq!(after, before);
     // The table is that of the bag's feature.
     let mut other = Group::new(context, config().with_features(vec![1, 0])).unwrap();
-    let refused = other.forward(&[19, 10], &[0, 1, 2], None);
+    let refused = other.forward(Bags::new(&[19, 10], &[0, 1, 2]), Mode::Train);
     refuses!(refused, Error::IndexOutOfRange { table: 0, rows: 10, position: 1, value: 10 });
     // The backward of the refused step does nothing either. The next step is an ordinary one.
     refuses!(group.backward(&[1.0; 8]), Error::Order { .. });
-    group.forward(&[9, 0, 19], &[0, 2, 3], None).unwrap();
+    group.forward(Bags::new(&[9, 0, 19], &[0, 2, 3]), Mode::Train).unwrap();
     group.backward(&[1.0; 8]).unwrap();
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn the_first_of_many_bad_indices_is_named() {
         let mut group = Group::new(context, config()).unwrap();
         for first in 0..60 {
             let index = |i| if i >= first && (i - first) % 7 == 0 { 99 } else { i % 10 };
-            let found = group.forward(&(0..600).map(index).collect::<Vec<_>>(), &[0, 300, 600], None);
+            let found = group.forward(Bags::new(&(0..600).map(index).collect::<Vec<_>>(), &[0, 300, 600]), Mode::Train);
             assert_eq!(found, Err(Error::IndexOutOfRange { table: 0, rows: 10, position: first, value: 99 }));
         }
     });
@@ -65,13 +65,13 @@ fn a_recorded_step_with_a_bad_index_is_told_at_the_next_call(context: &Context) 
     let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
     let before = group.snapshot().unwrap();
     let mut encoder = caller::encoder(context);
-    group.encode_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
+    group.encode_forward(&mut encoder, &batch, outputs.slice(..), Mode::Train).unwrap();
     group.encode_backward(&mut encoder, grads.slice(..)).unwrap();
     let found = caller::download(context, encoder, &outputs);
     assert!(found.iter().all(|&word| word == 0), "outputs are zero");
 
     let mut encoder = caller::encoder(context);
-    let next = group.encode_forward(&mut encoder, &batch, outputs.slice(..));
+    let next = group.encode_forward(&mut encoder, &batch, outputs.slice(..), Mode::Train);
     assert_eq!(next, Err(Error::IndexOutOfRange { table: 0, rows: 10, position: 1, value: 10 }));
     assert_eq!(group.check(), Ok(()), "each fault is told once");
     let mut after = group.snapshot().unwrap();
@@ -96,18 +96,21 @@ fn bad_offsets(context: &Context) {
         (&many, 555),
     ];
     for (offsets, position) in cases {
-        let host = group.forward(&[1, 2, 3], offsets, None).unwrap_err();
+        let host = group.forward(Bags::new(&[1, 2, 3], offsets), Mode::Train).unwrap_err();
         assert_eq!(host, Error::BadOffsets { indices: 3, position, value: offsets[position as usize] });
         // The same batch from the caller's buffers, where only the device can see the error.
         let (indices, buffer) = (storage(context, &[1u32, 2, 3]), storage(context, offsets));
         let outputs = storage(context, &vec![0f32; 4 * (offsets.len() - 1)]);
         let batch = Batch { indices: Some(indices.slice(..)), offsets: buffer.slice(..), weights: None };
-        submit(context, |encoder| group.encode_forward(encoder, &batch, outputs.slice(..)).unwrap());
+        submit(context, |encoder| group.encode_forward(encoder, &batch, outputs.slice(..), Mode::Train).unwrap());
         context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
         assert_eq!(group.check(), Err(host));
         group.discard_pending();
     }
-    assert_eq!(group.forward(&[], &[], None), Err(Error::Length { what: "offsets", wanted: 1, found: 0 }));
+    assert_eq!(
+        group.forward(Bags::new(&[], &[]), Mode::Train),
+        Err(Error::Length { what: "offsets", wanted: 1, found: 0 })
+    );
     assert_eq!(group.snapshot().unwrap(), before);
 }
 
@@ -121,33 +124,36 @@ fn a_refused_forward_leaves_the_step_before_it(context: &Context) {
     let bad = Batch { weights: Some(indices.slice(..4)), ..batch };
     let refused = |found| assert!(matches!(found, Err(Error::Length { what: "weights", .. })), "{found:?}");
     let mut encoder = caller::encoder(context);
-    group.encode_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
-    refused(group.encode_forward_frozen(&mut encoder, &bad, outputs.slice(..)));
+    group.encode_forward(&mut encoder, &batch, outputs.slice(..), Mode::Train).unwrap();
+    refused(group.encode_forward(&mut encoder, &bad, outputs.slice(..), Mode::Frozen));
     refused(group.encode_prefetch(&mut encoder, &bad));
     // A second forward would drop the first one's gradient, in an encoder that is never submitted too.
     let mut dropped = caller::encoder(context);
     for encoder in [&mut encoder, &mut dropped] {
-        refuses!(group.encode_forward(encoder, &batch, outputs.slice(..)), Error::Order { call: "forward", .. });
+        refuses!(
+            group.encode_forward(encoder, &batch, outputs.slice(..), Mode::Train),
+            Error::Order { call: "forward", .. }
+        );
     }
     group.encode_backward(&mut encoder, outputs.slice(..)).unwrap();
     refuses!(group.encode_backward(&mut encoder, outputs.slice(..)), Error::Order { .. }, "one forward, one backward");
     context.queue().submit([encoder.finish()]);
     // A forward whose encoder is dropped is none.
-    group.encode_forward(&mut dropped, &batch, outputs.slice(..)).unwrap();
-    refuses!(group.forward(&[1, 2], &[0, 1, 2], None), Error::Order { call: "forward", .. });
+    group.encode_forward(&mut dropped, &batch, outputs.slice(..), Mode::Train).unwrap();
+    refuses!(group.forward(Bags::new(&[1, 2], &[0, 1, 2]), Mode::Train), Error::Order { call: "forward", .. });
     drop(dropped);
-    group.forward(&[1, 2], &[0, 1, 2], None).unwrap();
+    group.forward(Bags::new(&[1, 2], &[0, 1, 2]), Mode::Train).unwrap();
 }
 
 #[gpu_test]
 fn order_shapes_and_buffers(context: &Context) {
     let mut group = Group::new(context, config()).unwrap();
-    assert_eq!(group.forward(&[1], &[0, 1], None), Err(Error::Bags { features: 2, bags: 1 }));
-    let weights = group.forward(&[1], &[0, 1, 1], Some(&[1.0, 2.0]));
+    assert_eq!(group.forward(Bags::new(&[1], &[0, 1]), Mode::Train), Err(Error::Bags { features: 2, bags: 1 }));
+    let weights = group.forward(Bags::new(&[1], &[0, 1, 1]).with_weights(Some(&[1.0, 2.0])), Mode::Train);
     assert_eq!(weights, Err(Error::Length { what: "weights", wanted: 1, found: 2 }));
     refuses!(group.read_rows(&[30]), Error::RowOutOfRange { call: "read_rows", row: 30, .. });
     refuses!(group.write_rows(&[1], &[0.0; 3]), Error::Length { .. });
-    group.forward(&[1], &[0, 1, 1], None).unwrap();
+    group.forward(Bags::new(&[1], &[0, 1, 1]), Mode::Train).unwrap();
     refuses!(group.reset(), Error::Order { .. });
     refuses!(group.write_rows(&[1], &[0.0; 4]), Error::Order { .. });
     refuses!(group.backward(&[1.0; 7]), Error::Length { wanted: 8, found: 7, .. });
@@ -157,9 +163,15 @@ fn order_shapes_and_buffers(context: &Context) {
     group.discard_pending();
     let mut encoder = caller::encoder(context);
     let small = storage(context, &[0f32; 4]);
-    refuses!(group.encode_forward(&mut encoder, &batch, small.slice(..)), Error::Buffer { what: "outputs", .. });
+    refuses!(
+        group.encode_forward(&mut encoder, &batch, small.slice(..), Mode::Train),
+        Error::Buffer { what: "outputs", .. }
+    );
     let plain = caller::buffer(context, 64, wgpu::BufferUsages::COPY_DST);
-    refuses!(group.encode_forward(&mut encoder, &batch, plain.slice(..)), Error::Buffer { what: "outputs", .. });
+    refuses!(
+        group.encode_forward(&mut encoder, &batch, plain.slice(..), Mode::Train),
+        Error::Buffer { what: "outputs", .. }
+    );
 }
 
 #[gpu_test]
@@ -212,7 +224,7 @@ fn missing_features_and_limits(_: &Context) {
     refuses!(Group::new(&bare, mapped), Error::Unsupported { what: "mapped placement", .. });
     // WebGPU's default limits are enough for all other calls.
     let mut group = Group::new(&bare, config()).unwrap();
-    group.forward(&[1, 2], &[0, 1, 2], None).unwrap();
+    group.forward(Bags::new(&[1, 2], &[0, 1, 2]), Mode::Train).unwrap();
     group.backward(&[1.0; 8]).unwrap();
     // A cache larger than a binding, and a batch with scratch larger than a binding.
     let wide = GroupConfig::new(&[1 << 20], 64).with_cache_rows(1 << 20);
@@ -228,7 +240,7 @@ fn a_table_that_does_not_fit_is_a_named_error(context: &Context) {
     let huge = GroupConfig::new(&[4_000_000_000], 128).with_precision(hotrow::Precision::Fp32);
     refuses!(Group::new(context, huge), Error::OutOfMemory { what: "records", .. });
     // The device still works.
-    Group::new(context, config()).unwrap().forward(&[1, 2], &[0, 1, 2], None).unwrap();
+    Group::new(context, config()).unwrap().forward(Bags::new(&[1, 2], &[0, 1, 2]), Mode::Train).unwrap();
 }
 
 #[gpu_test]
@@ -244,16 +256,16 @@ fn a_waiting_call_tells_of_a_recorded_step(context: &Context) {
         |group| group.snapshot().map(drop),
         |group| {
             group.discard_pending();
-            group.forward(&[1], &[0, 1, 1], None).map(drop)
+            group.forward(Bags::new(&[1], &[0, 1, 1]), Mode::Train).map(drop)
         },
-        |group| group.forward_frozen(&[1], &[0, 1, 1], None).map(drop),
+        |group| group.forward(Bags::new(&[1], &[0, 1, 1]), Mode::Frozen).map(drop),
     ];
     for (which, call) in calls.into_iter().enumerate() {
         let mut group = Group::new(context, config()).unwrap();
-        submit(context, |encoder| group.encode_forward(encoder, &batch, outputs.slice(..)).unwrap());
+        submit(context, |encoder| group.encode_forward(encoder, &batch, outputs.slice(..), Mode::Train).unwrap());
         let wanted = Error::IndexOutOfRange { table: 0, rows: 10, position: 1, value: 99 };
         // The device has refused the step; its forward waits for a backward all the same.
-        refuses!(group.forward(&[1], &[0, 1, 1], None), Error::Order { call: "forward", .. });
+        refuses!(group.forward(Bags::new(&[1], &[0, 1, 1]), Mode::Train), Error::Order { call: "forward", .. });
         assert_eq!(call(&mut group), Err(wanted), "call {which}");
         call(&mut group).unwrap();
     }
@@ -272,14 +284,17 @@ fn outputs_need_a_buffer_of_their_own(context: &Context) {
     ];
     for batch in batches {
         let mut encoder = caller::encoder(context);
-        refuses!(group.encode_forward(&mut encoder, &batch, outputs), Error::Buffer { what: "outputs", .. });
+        refuses!(
+            group.encode_forward(&mut encoder, &batch, outputs, Mode::Train),
+            Error::Buffer { what: "outputs", .. }
+        );
         refuses!(group.backward(&[0.0; 8]), Error::Order { .. }, "nothing waits for a backward");
     }
     let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
     let mut encoder = caller::encoder(context);
-    let refused = group.encode_forward(&mut encoder, &batch, arena.slice(2048..2079));
+    let refused = group.encode_forward(&mut encoder, &batch, arena.slice(2048..2079), Mode::Train);
     refuses!(refused, Error::Buffer { what: "outputs", .. });
-    group.encode_forward(&mut encoder, &batch, outputs).unwrap();
+    group.encode_forward(&mut encoder, &batch, outputs, Mode::Train).unwrap();
     context.queue().submit([encoder.finish()]);
 }
 
@@ -288,11 +303,11 @@ fn weight_gradients_want_the_last_forwards_batch(context: &Context) {
     let (indices, offsets, grads) = ([1, 2, 3], [0, 2, 3], [1.0; 8]);
     for mut group in both(context, &config()) {
         let refused = |group: &mut dyn Embedding, indices: &[u32], offsets: &[u32], grads: &[f32]| {
-            group.weight_gradient(indices, offsets, grads).unwrap_err()
+            group.weight_gradient(Bags::new(indices, offsets), grads).unwrap_err()
         };
         let order = refused(&mut *group, &indices, &offsets, &grads);
         assert!(matches!(order, Error::Order { call: "weight_gradient", .. }), "{order}");
-        group.forward(&indices, &offsets, None).unwrap();
+        group.forward(Bags::new(&indices, &offsets), Mode::Train).unwrap();
         let before = group.snapshot().unwrap();
         let wrong = refused(&mut *group, &[1, 2], &[0, 1, 2], &grads);
         assert_eq!(wrong, Error::Length { what: "indices", wanted: 3, found: 2 });
@@ -302,14 +317,14 @@ fn weight_gradients_want_the_last_forwards_batch(context: &Context) {
         assert_eq!(wrong, Error::Length { what: "grad_outputs", wanted: 8, found: 7 });
         assert!(matches!(refused(&mut *group, &indices, &[0, 3, 2], &grads), Error::BadOffsets { .. }));
         // Gradients that are not finite come back, and enter no row.
-        let found = group.weight_gradient(&indices, &offsets, &[f32::NAN; 8]).unwrap();
+        let found = group.weight_gradient(Bags::new(&indices, &offsets), &[f32::NAN; 8]).unwrap();
         assert!(found.len() == 3 && found.iter().all(|x| x.is_nan()), "{found:?}");
         assert_eq!(group.snapshot().unwrap(), before);
         group.backward(&grads).unwrap();
         assert!(matches!(refused(&mut *group, &indices, &offsets, &grads), Error::Order { .. }));
     }
     let mut group = Group::new(context, config()).unwrap();
-    group.forward(&indices, &offsets, None).unwrap();
+    group.forward(Bags::new(&indices, &offsets), Mode::Train).unwrap();
     let [index_buffer, offset_buffer] = [storage(context, &indices), storage(context, &offsets)];
     let (grad_buffer, out) = (storage(context, &grads), storage(context, &[0f32; 3]));
     let batch = Batch { indices: Some(index_buffer.slice(..)), offsets: offset_buffer.slice(..), weights: None };
@@ -329,11 +344,11 @@ fn weight_gradients_want_the_last_forwards_batch(context: &Context) {
 #[gpu_test]
 fn foreign_snapshots_are_refused(context: &Context) {
     for mut group in both(context, &config()) {
-        group.forward(&[1, 2], &[0, 2, 2], None).unwrap();
+        group.forward(Bags::new(&[1, 2], &[0, 2, 2]), Mode::Train).unwrap();
         group.backward(&[1.0; 8]).unwrap();
         let right = group.snapshot().unwrap();
         let occupied = right.ways.iter().position(|&word| word == 1).unwrap();
-        type Spoil = fn(&mut hotrow::Snapshot, usize);
+        type Spoil = fn(&mut hotrow::state::Snapshot, usize);
         let spoils: [Spoil; 8] = [
             |s, at| s.ways[at] = 4_000_000,
             |s, at| s.ways[at] = 2,            // row 2 is already in another way
@@ -351,7 +366,7 @@ fn foreign_snapshots_are_refused(context: &Context) {
             assert_eq!(group.snapshot().unwrap(), right);
         }
         // A backward does nothing after a restore has changed the cache.
-        group.forward(&[3], &[0, 1, 1], None).unwrap();
+        group.forward(Bags::new(&[3], &[0, 1, 1]), Mode::Train).unwrap();
         group.restore(&right).unwrap();
         refuses!(group.backward(&[100.0; 8]), Error::Order { .. });
         assert_eq!(group.snapshot().unwrap(), right);
@@ -371,7 +386,7 @@ fn hyperparameters_that_train_nothing_are_refused(context: &Context) {
         }
         group.set_learning_rate(0.5).unwrap();
         let before = group.read_rows(&[1]).unwrap();
-        group.forward(&[1], &[0, 1, 1], None).unwrap();
+        group.forward(Bags::new(&[1], &[0, 1, 1]), Mode::Train).unwrap();
         group.backward(&[1.0; 8]).unwrap();
         let moved = before[0] - group.read_rows(&[1]).unwrap()[0];
         assert!((moved - 0.5).abs() < 1e-6, "{moved}");
@@ -396,7 +411,7 @@ fn an_error_is_told_before_its_callback(context: &Context) {
         let _ended = gone.recv_timeout(std::time::Duration::from_secs(60));
     });
     let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
-    group.encode_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
+    group.encode_forward(&mut encoder, &batch, outputs.slice(..), Mode::Train).unwrap();
     context.queue().submit([encoder.finish()]);
     let done = AtomicBool::new(false);
     let (waits, found) = std::thread::scope(|scope| {

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use hotrow::{
-    Batch, Context, Count, Feedback, GradBuffer, Group, GroupConfig, LossScale, Placement, Reader, Scaler, Sorter,
-    checkpoint, internals, prelude::*, wgpu,
+    Bags, Batch, Context, Count, Feedback, GradBuffer, Group, GroupConfig, LossScale, Mode, Placement, Reader, Scaler,
+    Sorter, checkpoint, internals, prelude::*, wgpu,
 };
 
 use crate::caller::{encoder, storage};
@@ -55,13 +55,18 @@ fn measured(context: &Context, placement: Placement) -> BTreeMap<&'static str, C
             }};
         }
         if placement == Placement::Device {
-            encodes!("encode_forward", |to| group.encode_forward(&mut to, &batch, outputs.slice(..)));
+            encodes!("encode_forward", |to| group.encode_forward(&mut to, &batch, outputs.slice(..), Mode::Train));
             encodes!("encode_weight_gradient", |to| {
                 group.encode_weight_gradient(&mut to, &batch, grads.slice(..), weights.slice(..))
             });
             encodes!("encode_backward", |to| group.encode_backward(&mut to, grads.slice(..)));
-            encodes!("encode_forward_frozen", |to| group.encode_forward_frozen(&mut to, &batch, outputs.slice(..)));
-            encodes!("encode_forward", |to| group.encode_forward(&mut to, &batch, outputs.slice(..)));
+            encodes!("frozen encode_forward", |to| group.encode_forward(
+                &mut to,
+                &batch,
+                outputs.slice(..),
+                Mode::Frozen
+            ));
+            encodes!("encode_forward", |to| group.encode_forward(&mut to, &batch, outputs.slice(..), Mode::Train));
             encodes!("Scaler::encode_inspect", |to| {
                 scaler.encode_inspect(&mut to, GradBuffer::F32(grads.slice(..)), 16)
             });
@@ -91,11 +96,11 @@ fn measured(context: &Context, placement: Placement) -> BTreeMap<&'static str, C
         cost!("RowReader::bind_group", reader.bind_group().map(|_| ()));
         cost!("check", group.check());
         cost!("try_counters", group.try_counters());
-        cost!("forward", group.forward(&indices, &offsets, None));
-        cost!("weight_gradient", group.weight_gradient(&indices, &offsets, &[1.0; 16]));
+        cost!("forward", group.forward(Bags::new(&indices, &offsets), Mode::Train));
+        cost!("weight_gradient", group.weight_gradient(Bags::new(&indices, &offsets), &[1.0; 16]));
         cost!("backward", group.backward(&[1.0; 16]));
-        cost!("forward_frozen", group.forward_frozen(&indices, &offsets, None));
-        cost!("prefetch", group.prefetch(&indices, &offsets, None));
+        cost!("frozen forward", group.forward(Bags::new(&indices, &offsets), Mode::Frozen));
+        cost!("prefetch", group.prefetch(Bags::new(&indices, &offsets)));
         cost!("forward_prefetched", group.forward_prefetched());
         cost!("discard_pending", {
             group.discard_pending();
@@ -109,7 +114,7 @@ fn measured(context: &Context, placement: Placement) -> BTreeMap<&'static str, C
         // Each behind a step, whose changes it writes.
         macro_rules! step {
             () => {
-                group.forward(&indices, &offsets, None).unwrap();
+                group.forward(Bags::new(&indices, &offsets), Mode::Train).unwrap();
                 group.backward(&[1.0; 16]).unwrap();
             };
         }

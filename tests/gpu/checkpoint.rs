@@ -3,7 +3,9 @@
 use std::fs;
 
 use hotrow::internals::Pieces as _;
-use hotrow::{Context, CpuGroup, Group, GroupConfig, Init, Placement, Precision, Snapshot, checkpoint, prelude::*};
+use hotrow::{
+    Context, CpuGroup, Group, GroupConfig, Init, Placement, Precision, checkpoint, prelude::*, state::Snapshot,
+};
 use rand::SeedableRng as _;
 use rand_pcg::Pcg64;
 
@@ -32,7 +34,7 @@ fn gpu(context: &Context, config: &GroupConfig) -> Group {
 
 /// The same configuration with other values of all settings that a loading group may choose.
 fn elsewhere(context: &Context, config: &GroupConfig, seed: u64) -> GroupConfig {
-    let stride = hotrow::Layout::new(config, u64::MAX).unwrap().stride();
+    let stride = hotrow::internals::Layout::new(config, u64::MAX).unwrap().stride();
     config
         .clone()
         .with_init(Init::Constant(0.25))

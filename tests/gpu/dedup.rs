@@ -1,8 +1,8 @@
 //! Sort and dedup are right at every size and for any key width, and stable.
 
 use hotrow::{
-    Context, RankBody,
-    internals::{Deduped, layout::NONE},
+    Context,
+    internals::{Deduped, RankBody, layout::NONE},
 };
 use rand::{RngExt, SeedableRng};
 

@@ -4,8 +4,8 @@
 use std::sync::mpsc;
 
 use hotrow::{
-    Batch, Context, Counters, Embedding, Error, GradBuffer, GradSlice, Group, GroupConfig, Layout, Lookup, LookupKind,
-    LossScale, MemoryReport, Mode, OutputSlice, Part, Pooling, Scaler, ScalerState, wgpu,
+    Bags, Batch, Context, Counters, Embedding, Error, GradBuffer, GradSlice, Group, GroupConfig, Lookup, LookupKind,
+    LossScale, MemoryReport, Mode, OutputSlice, Pooling, Scaler, ScalerState, internals::Layout, state::Part, wgpu,
 };
 
 use crate::caller;
@@ -79,19 +79,12 @@ impl Lookup for Encoded {
         fn memory(self: &Self) -> MemoryReport;
     }
 
-    fn run(
-        &mut self,
-        indices: &[u32],
-        offsets: &[u32],
-        weights: Option<&[f32]>,
-        mode: Mode,
-        outputs: OutputSlice<'_>,
-    ) -> Result<(), Error> {
+    fn forward_into(&mut self, bags: Bags<'_>, mode: Mode, outputs: OutputSlice<'_>) -> Result<(), Error> {
         if mode == Mode::Frozen {
-            return self.group.run(indices, offsets, weights, mode, outputs);
+            return self.group.forward_into(bags, mode, outputs);
         }
         outputs.with_floats(|outputs| {
-            self.prefetch(indices, offsets, weights)?;
+            self.prefetch(bags)?;
             outputs.copy_from_slice(&self.forward_prefetched()?);
             Ok(())
         })
@@ -122,7 +115,11 @@ impl Lookup for Encoded {
         });
         done.map(drop)
     }
-    fn weight_gradient(&mut self, indices: &[u32], offsets: &[u32], grad_outputs: &[f32]) -> Result<Vec<f32>, Error> {
+    fn weight_gradient(
+        &mut self,
+        Bags { indices, offsets, .. }: Bags<'_>,
+        grad_outputs: &[f32],
+    ) -> Result<Vec<f32>, Error> {
         let (index_buffer, offset_buffer) =
             (self.buffer(bytemuck::cast_slice(indices)), self.buffer(bytemuck::cast_slice(offsets)));
         let (grads, found) =
@@ -158,7 +155,7 @@ impl Embedding for Encoded {
         fn write_part(self: &mut Self, part: Part, first_word: u64, words: &[u32]) -> Result<(), Error>;
     }
 
-    fn prefetch(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<(), Error> {
+    fn prefetch(&mut self, Bags { indices, offsets, weights }: Bags<'_>) -> Result<(), Error> {
         let index_buffer = self.buffer(bytemuck::cast_slice(indices));
         let offset_buffer = self.buffer(bytemuck::cast_slice(offsets));
         let weight_buffer = weights.map(|weights| self.buffer(bytemuck::cast_slice(weights)));

@@ -6,8 +6,8 @@ use std::{
 };
 
 use hotrow::{
-    Context, Counters, Error, Feedback, FeedbackCounts, FileStore, Group, GroupConfig, Placement, Policy, Precision,
-    RamStore, Reader, RowReader, SharedGroup, SharedStore,
+    Bags, Context, Counters, Error, Feedback, FeedbackCounts, FileStore, Group, GroupConfig, Mode, Placement, Policy,
+    Precision, RamStore, Reader, RowReader, SharedGroup, SharedStore,
     internals::{held_bindings, layout::NONE, objects_made},
     prelude::*,
     robe, wgpu,
@@ -123,12 +123,12 @@ fn a_frame_is_a_step_of_each_wanted_row(context: &Context) {
                 assert!(scene.encode_feedback());
                 scene.settle();
                 let listed = distinct(&rows);
-                other.forward(&listed, &[0, listed.len() as u32], None).unwrap();
+                other.forward(Bags::new(&listed, &[0, listed.len() as u32]), Mode::Train).unwrap();
                 other.discard_pending();
                 assert_eq!(scene.group.counters().unwrap(), other.counters().unwrap());
                 assert!(scene.group.snapshot().unwrap() == other.snapshot().unwrap(), "{placement:?} {policy:?}");
             }
-            other.forward(&[1], &[0, 1], None).unwrap();
+            other.forward(Bags::new(&[1], &[0, 1]), Mode::Train).unwrap();
             assert!(scene.group.snapshot().unwrap() != other.snapshot().unwrap(), "the comparison can fail");
             assert_eq!(scene.counters().out_of_range, 0, "padding is no index");
         }
@@ -226,9 +226,9 @@ fn the_order_of_feedback_and_steps(context: &Context) {
             let mut encoder = caller::encoder(&scene.context);
             scene.group.encode_feedback(&mut encoder, &scene.reader)
         };
-        let outputs = scene.group.forward(&[1, 2], &[0, 2], None).unwrap();
+        let outputs = scene.group.forward(Bags::new(&[1, 2], &[0, 2]), Mode::Train).unwrap();
         order(record(&mut scene));
-        scene.group.prefetch(&[3], &[0, 1], None).unwrap();
+        scene.group.prefetch(Bags::new(&[3], &[0, 1])).unwrap();
         order(record(&mut scene));
         assert!(!scene.group.pump().unwrap(), "a caller's own prefetch is not pumped");
         scene.group.backward(&outputs).unwrap();
@@ -241,15 +241,15 @@ fn the_order_of_feedback_and_steps(context: &Context) {
         if placement == Placement::Staged {
             // As after a prefetch.
             order(scene.group.flush().map(|()| true));
-            order(scene.group.forward(&[1], &[0, 1], None).map(|_| true));
-            order(scene.group.prefetch(&[1], &[0, 1], None).map(|()| true));
+            order(scene.group.forward(Bags::new(&[1], &[0, 1]), Mode::Train).map(|_| true));
+            order(scene.group.prefetch(Bags::new(&[1], &[0, 1])).map(|()| true));
             order(scene.group.forward_prefetched().map(|_| true));
             order(scene.group.resize_cache(64).map(|_| true));
             assert!(!record(&mut scene).unwrap());
         }
         scene.settle();
         assert!([5, 6, 7].iter().all(|row| resident(&mut scene.group).contains(row)));
-        scene.group.forward(&[1], &[0, 1], None).unwrap();
+        scene.group.forward(Bags::new(&[1], &[0, 1]), Mode::Train).unwrap();
         scene.group.backward(&[0.5; 8]).unwrap();
         scene.group.flush().unwrap();
     }
@@ -505,8 +505,7 @@ fn two_readers_of_a_staged_group_take_turns(context: &Context) {
 #[gpu_test]
 fn a_store_that_fails_loses_no_row(context: &Context) {
     let config = config(Precision::Int8, 8).with_placement(Placement::Staged).with_cache_rows(320);
-    let layout = hotrow::Layout::new(&config, u64::MAX).unwrap();
-    let store = Failing::new(RamStore::new(&layout).unwrap());
+    let store = Failing::new(RamStore::new(&config).unwrap());
     let left = store.patience.clone();
     let group = Group::with_store(context, config, SharedStore::new(store)).unwrap();
     let mut scene = Scene::of(context, group, wanting());

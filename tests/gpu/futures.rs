@@ -12,8 +12,8 @@ use std::{
 
 use crate::caller::{storage, submit};
 use hotrow::{
-    Context, Error, Group, GroupConfig, Init, Optimizer, Part, Placement, Precision, Scaler, SharedGroup, adapter,
-    prelude::*, robe,
+    Bags, Context, Error, Group, GroupConfig, Init, Mode, Optimizer, OutputSlice, Placement, Precision, Scaler,
+    SharedGroup, adapter, prelude::*, robe, state::Part,
 };
 use hotrow_harness::gpu_test;
 
@@ -77,9 +77,13 @@ fn futures_give_what_calls_give(context: &Context) {
         assert_eq!(futures.placed(), calls.placed());
         for step in 0..4 {
             let (indices, offsets) = batch(step);
-            let expected = calls.forward(&indices, &offsets, None).unwrap();
+            let expected = calls.forward(Bags::new(&indices, &offsets), Mode::Train).unwrap();
             let mut outputs = vec![0.0; expected.len()];
-            run(futures.forward_async(&indices, &offsets, None, &mut outputs), &mut counts).unwrap();
+            run(
+                futures.forward_into_async(Bags::new(&indices, &offsets), Mode::Train, OutputSlice::F32(&mut outputs)),
+                &mut counts,
+            )
+            .unwrap();
             assert_eq!(outputs, expected, "{placement:?} step {step}");
             let grads: Vec<f32> = outputs.iter().map(|x| 0.5 - x).collect();
             calls.backward(&grads).unwrap();
@@ -97,7 +101,7 @@ fn futures_give_what_calls_give(context: &Context) {
         assert_eq!(ways, calls.snapshot().unwrap().ways);
         assert_eq!(futures.snapshot().unwrap(), calls.snapshot().unwrap(), "{placement:?}");
         assert!(ways.iter().any(|&word| word != 0), "an empty cache shows nothing");
-        calls.forward(&[1], &[0, 1, 1], None).unwrap();
+        calls.forward(Bags::new(&[1], &[0, 1, 1]), Mode::Train).unwrap();
         assert_ne!(futures.snapshot().unwrap(), calls.snapshot().unwrap(), "the comparison can fail");
         // The device takes a while: some polls found no answer, and the future has woken the executor.
         if context.caps().backend == wgpu::Backend::Vulkan {
@@ -111,7 +115,10 @@ fn errors_of_a_batch_come_out_of_futures_too(context: &Context) {
     let counts = &mut Counts::default();
     let mut group = run(Group::new_async(context, config(Placement::Device)), counts).unwrap();
     let mut outputs = [7.0; 2 * 6];
-    let refused = run(group.forward_async(&[300, 0], &[0, 1, 2], None, &mut outputs), counts);
+    let refused = run(
+        group.forward_into_async(Bags::new(&[300, 0], &[0, 1, 2]), Mode::Train, OutputSlice::F32(&mut outputs)),
+        counts,
+    );
     refuses!(refused, Error::IndexOutOfRange { table: 0, value: 300, .. });
     assert_eq!(outputs, [7.0; 2 * 6]);
     refuses!(run(group.backward_async(&outputs), counts), Error::Order { .. });
@@ -126,7 +133,7 @@ fn a_prefetched_batch_is_fetched_by_a_future(context: &Context) {
     let mut group = Group::new(context, config(Placement::Staged)).unwrap();
     for step in 0..4 {
         let (indices, offsets) = batch(step);
-        let expected = calls.forward(&indices, &offsets, None).unwrap();
+        let expected = calls.forward(Bags::new(&indices, &offsets), Mode::Train).unwrap();
         let (indices, offsets) = (upload(&indices), upload(&offsets));
         let outputs = upload(&vec![0; expected.len()]);
         let batch = hotrow::Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
@@ -150,9 +157,13 @@ fn shared_arrays_and_scalers_have_futures(context: &Context) {
     let config = robe::Config::new(&[100], 6, 64, 4).with_init(Init::Uniform { low: -1.0, high: 1.0 });
     let mut calls = SharedGroup::new(context, config.clone()).unwrap();
     let mut futures = run(SharedGroup::new_async(context, config), counts).unwrap();
-    let expected = calls.forward(&[1, 2, 99], &[0, 2, 3], None).unwrap();
+    let expected = calls.forward(Bags::new(&[1, 2, 99], &[0, 2, 3]), Mode::Train).unwrap();
     let mut outputs = vec![0.0; expected.len()];
-    run(futures.forward_async(&[1, 2, 99], &[0, 2, 3], None, &mut outputs), counts).unwrap();
+    run(
+        futures.forward_into_async(Bags::new(&[1, 2, 99], &[0, 2, 3]), Mode::Train, OutputSlice::F32(&mut outputs)),
+        counts,
+    )
+    .unwrap();
     assert_eq!(outputs, expected);
     calls.backward(&outputs).unwrap();
     run(futures.backward_async(&outputs), counts).unwrap();
@@ -177,7 +188,11 @@ fn a_lost_device_is_an_error_and_no_future_hangs(_: &Context) {
         let mut group = run(Group::new_async(&context, config(placement)), counts).unwrap();
         let (indices, offsets) = batch(0);
         let mut outputs = vec![0.0; group.output_len(indices.len(), offsets.len() - 1)];
-        run(group.forward_async(&indices, &offsets, None, &mut outputs), counts).unwrap();
+        run(
+            group.forward_into_async(Bags::new(&indices, &offsets), Mode::Train, OutputSlice::F32(&mut outputs)),
+            counts,
+        )
+        .unwrap();
         {
             // Lost while an answer is under way: the mapping fails.
             let counters = pin!(group.counters_async());
@@ -194,7 +209,10 @@ fn a_lost_device_is_an_error_and_no_future_hangs(_: &Context) {
         lost(run(group.read_rows_async(&[1]), counts).map(drop));
         lost(run(group.flush_async(), counts));
         lost(run(group.backward_async(&outputs), counts));
-        lost(run(group.forward_async(&indices, &offsets, None, &mut outputs), counts));
+        lost(run(
+            group.forward_into_async(Bags::new(&indices, &offsets), Mode::Train, OutputSlice::F32(&mut outputs)),
+            counts,
+        ));
         lost(run(Group::new_async(&context, config(placement)), counts).map(drop));
     }
 }

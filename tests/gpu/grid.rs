@@ -1,8 +1,8 @@
 //! Hash grids on the device: whole steps beside the CPU's, and bad input.
 
 use hotrow::{
-    Context, CpuGrid, CpuGroup, CpuSharedGroup, Error, Grid, Group, Init, Lookup, Optimizer, OutOfRange, Precision,
-    Reader, RowReader, SharedGroup,
+    Bags, Context, CpuGrid, CpuGroup, CpuSharedGroup, Error, Grid, Group, Init, Lookup, Mode, Optimizer, OutOfRange,
+    Precision, Reader, RowReader, SharedGroup,
     grid::{Config, Outside},
 };
 use hotrow::{prelude::*, wgpu};
@@ -45,7 +45,7 @@ macro_rules! steps {
                 let mut encoder = caller::encoder(context);
                 grid.encode(&mut encoder, coordinates.slice(..), &room).unwrap();
                 let batch = room.batch(n).unwrap();
-                group.encode_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
+                group.encode_forward(&mut encoder, &batch, outputs.slice(..), Mode::Train).unwrap();
                 group.encode_weight_gradient(&mut encoder, &batch, grad_outputs.slice(..), slopes.slice(..)).unwrap();
                 let ends = (slopes.slice(..), moves.slice(..));
                 grid.encode_coordinate_gradient(&mut encoder, coordinates.slice(..), ends.0, ends.1).unwrap();
@@ -54,8 +54,8 @@ macro_rules! steps {
                 let found = read(context, caller::encoder(context), &outputs);
 
                 let bags = mirror.bags(&points).unwrap();
-                let wanted = cpu.forward(&bags.indices, &bags.offsets, Some(&bags.weights)).unwrap();
-                let slopes = cpu.weight_gradient(&bags.indices, &bags.offsets, &grads).unwrap();
+                let wanted = cpu.forward((&bags).into(), Mode::Train).unwrap();
+                let slopes = cpu.weight_gradient(Bags::new(&bags.indices, &bags.offsets), &grads).unwrap();
                 let wanted_moves = mirror.coordinate_gradient(&points, &slopes).unwrap();
                 cpu.backward(&grads).unwrap();
                 near("output", &found, &wanted)?;
@@ -118,7 +118,7 @@ fn bad_points_and_buffers_are_refused(context: &Context) {
     let [outputs, grads] = [0.0f32, 1.0].map(|value| storage(context, &[value; 2 * 3 * 2]));
     let room = grid.bags(2).unwrap();
     grid.encode(&mut encoder, points.slice(..16), &room).unwrap();
-    group.encode_forward(&mut encoder, &room.batch(2).unwrap(), outputs.slice(..)).unwrap();
+    group.encode_forward(&mut encoder, &room.batch(2).unwrap(), outputs.slice(..), Mode::Train).unwrap();
     let slopes = storage(context, &[7f32; 2 * 3 * 4]);
     let batch = room.batch(2).unwrap();
     group.encode_weight_gradient(&mut encoder, &batch, grads.slice(..), slopes.slice(..)).unwrap();
@@ -145,7 +145,7 @@ fn bad_points_that_are_not_refused_are_left_out(context: &Context) {
         let mut group = Group::new(context, rows.clone()).unwrap();
         let mut cpu = CpuGroup::new(rows).unwrap();
         let bags = CpuGrid::new(config.clone()).unwrap().bags(good.as_flattened()).unwrap();
-        let wanted = cpu.forward(&bags.indices, &bags.offsets, Some(&bags.weights)).unwrap();
+        let wanted = cpu.forward((&bags).into(), Mode::Train).unwrap();
         cpu.backward(&vec![1.0; 2 * floats]).unwrap();
 
         // A gradient that is not finite, at a point that is not finite, stays outside as well.
@@ -156,7 +156,7 @@ fn bad_points_that_are_not_refused_are_left_out(context: &Context) {
             let room = grid.bags(4).unwrap();
             let mut encoder = caller::encoder(context);
             grid.encode(&mut encoder, coordinates.slice(..), &room).unwrap();
-            group.encode_forward(&mut encoder, &room.batch(4).unwrap(), outputs.slice(..)).unwrap();
+            group.encode_forward(&mut encoder, &room.batch(4).unwrap(), outputs.slice(..), Mode::Train).unwrap();
             group.encode_backward(&mut encoder, grads.slice(..)).unwrap();
             // [levels, points, features]: the second and the fourth point of a level are the bad ones.
             let found = read(context, encoder, &outputs);
@@ -172,7 +172,7 @@ fn bad_points_that_are_not_refused_are_left_out(context: &Context) {
         let found = group.read_rows(&rows).unwrap();
         assert!(found.iter().all(|weight| weight.is_finite()));
         // The second step has moved the good points' rows once more.
-        let again = cpu.forward(&bags.indices, &bags.offsets, Some(&bags.weights)).unwrap();
+        let again = cpu.forward((&bags).into(), Mode::Train).unwrap();
         assert!(near("output", &again, &wanted).is_err(), "a step moves rows");
         cpu.backward(&vec![1.0; 2 * floats]).unwrap();
         near("row", &found, &cpu.read_rows(&rows).unwrap()).unwrap();
@@ -198,13 +198,13 @@ fn bad_points_that_are_clamped_touch_the_last_row(context: &Context) {
             indices.fill(u32::MAX);
             shares.fill(0.0);
         }
-        let outputs = cpu.forward(&indices, &bags.offsets, Some(&shares)).unwrap();
+        let outputs = cpu.forward(Bags::new(&indices, &bags.offsets).with_weights(Some(&shares)), Mode::Train).unwrap();
         cpu.backward(&vec![grad; outputs.len()]).unwrap();
         let (coordinates, grads) = (storage(context, &point), storage(context, &vec![grad; outputs.len()]));
         let found = storage(context, &outputs);
         let mut encoder = caller::encoder(context);
         grid.encode(&mut encoder, coordinates.slice(..), &room).unwrap();
-        group.encode_forward(&mut encoder, &room.batch(1).unwrap(), found.slice(..)).unwrap();
+        group.encode_forward(&mut encoder, &room.batch(1).unwrap(), found.slice(..), Mode::Train).unwrap();
         group.encode_backward(&mut encoder, grads.slice(..)).unwrap();
         near("output", &read(context, encoder, &found), &outputs).unwrap();
         let [ours, theirs] = [group.read_rows(&[last]).unwrap(), cpu.read_rows(&[last]).unwrap()];
@@ -245,7 +245,7 @@ fn shown(context: &Context, reader: &mut RowReader, config: &Config, points: &[f
 /// What a frozen forward gives for these points, `[points, levels, features]`.
 fn looked_up(table: &mut dyn Lookup, config: &Config, points: &[f32]) -> Vec<f32> {
     let bags = CpuGrid::new(config.clone()).unwrap().bags(points).unwrap();
-    let outputs = table.forward_frozen(&bags.indices, &bags.offsets, Some(&bags.weights)).unwrap();
+    let outputs = table.forward((&bags).into(), Mode::Frozen).unwrap();
     let (n, f) = (points.len() / config.dims as usize, config.features as usize);
     let of =
         |point| (0..config.levels as usize).flat_map(move |level| (0..f).map(move |k| (level * n + point) * f + k));

@@ -17,7 +17,7 @@ use std::{
 
 use hotrow::internals::shader::{self, Bodies, Cut};
 use hotrow::internals::{self, Pieces as _};
-use hotrow::{Group, GroupConfig, Layout, Optimizer, Precision, Snapshot, prelude::*};
+use hotrow::{Bags, Group, GroupConfig, Mode, Optimizer, Precision, internals::Layout, prelude::*, state::Snapshot};
 use hotrow_harness::{
     device::{instead, tell},
     lanes::known::{KNOWN, REDUNDANT, UNNOTICED, known, redundant},
@@ -268,7 +268,7 @@ fn counts_of(pieces: u32, storage_buffers: u32) -> ([Counts; 2], Snapshot) {
     for step in 0..2u32 {
         let indices: Vec<u32> = (0..4000u32).map(|i| (i * 7919 + step * 4001) % rows).collect();
         let offsets: Vec<u32> = (0..=200).map(|bag| bag * 20).collect();
-        let outputs = group.forward(&indices, &offsets, None).unwrap();
+        let outputs = group.forward(Bags::new(&indices, &offsets), Mode::Train).unwrap();
         group.backward(&outputs).unwrap();
     }
     group.flush().unwrap();

@@ -1,6 +1,11 @@
 //! GPU against CPU, step by step, over random configurations: `tests/harness/src/lockstep.rs`.
 
-use hotrow::{Context, CpuGroup, Group, GroupConfig, Init, LookupBody, Policy, RankBody, Snapshot, prelude::*};
+use hotrow::{
+    Bags, Context, CpuGroup, Group, GroupConfig, Init, Mode, Policy,
+    internals::{LookupBody, RankBody},
+    prelude::*,
+    state::Snapshot,
+};
 use hotrow_harness::{
     device::{again, options, with_gpu},
     gpu_test,
@@ -57,7 +62,7 @@ fn differences_are_noticed() {
     let config = config.with_init(Init::Uniform { low: -1.0, high: 1.0 });
     let mut group = CpuGroup::new(config).unwrap();
     let batch: Vec<u32> = (0..60).map(|i| i % 40).collect();
-    let outputs = group.forward(&batch, &[0, 30, 60], None).unwrap();
+    let outputs = group.forward(Bags::new(&batch, &[0, 30, 60]), Mode::Train).unwrap();
     group.backward(&vec![1.0; outputs.len()]).unwrap();
     let layout = group.layout().clone();
     let right = group.snapshot().unwrap();

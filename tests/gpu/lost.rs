@@ -7,8 +7,8 @@ use std::{
 };
 
 use hotrow::{
-    Context, Error, FileStore, Group, GroupConfig, Init, LookupKind, Optimizer, Part, Placement, Precision,
-    SharedGroup, SharedStore, Store, checkpoint, internals::context_to_lose, prelude::*, robe,
+    Bags, Context, Error, FileStore, Group, GroupConfig, Init, LookupKind, Mode, Optimizer, Placement, Precision,
+    SharedGroup, SharedStore, Store, checkpoint, internals::context_to_lose, prelude::*, robe, state::Part,
 };
 use hotrow_harness::{
     device::{own, with_gpu},
@@ -93,10 +93,10 @@ impl Place<'_> {
             let (indices, offsets) = batch(step);
             let outputs = match table.kind() {
                 LookupKind::Rows(group) if step % 2 == 1 => {
-                    group.prefetch(&indices, &offsets, None)?;
+                    group.prefetch(Bags::new(&indices, &offsets))?;
                     group.forward_prefetched()?
                 }
-                _ => table.forward(&indices, &offsets, None)?,
+                _ => table.forward(Bags::new(&indices, &offsets), Mode::Train)?,
             };
             table.backward(&outputs)?;
             if step == 1 {
@@ -183,8 +183,8 @@ fn every_call(table: &mut dyn Lookup, saved: &Path, whole: &State) {
     let (indices, offsets) = batch(9);
     let grads = vec![0.5; 60];
     is_lost("backward", table.backward(&grads));
-    is_lost("forward", table.forward(&indices, &offsets, None));
-    is_lost("forward_frozen", table.forward_frozen(&indices, &offsets, None));
+    is_lost("forward", table.forward(Bags::new(&indices, &offsets), Mode::Train));
+    is_lost("frozen forward", table.forward(Bags::new(&indices, &offsets), Mode::Frozen));
     is_lost("read_rows", table.read_rows(&[1, 50]));
     is_lost("counters", table.counters());
     is_lost("snapshot", state(table));
@@ -192,12 +192,12 @@ fn every_call(table: &mut dyn Lookup, saved: &Path, whole: &State) {
     let mut loads = saved.exists();
     match (table.kind(), whole) {
         (LookupKind::Shared(array), State::Array(whole)) => {
-            is_lost("weight_gradient", array.weight_gradient(&indices, &offsets, &grads));
+            is_lost("weight_gradient", array.weight_gradient(Bags::new(&indices, &offsets), &grads));
             is_lost("restore", array.restore(whole));
         }
         (LookupKind::Rows(group), _) => {
             let mut counters = vec![0; Part::Counters.words(group.config(), group.layout()) as usize];
-            is_lost("prefetch", group.prefetch(&indices, &offsets, None));
+            is_lost("prefetch", group.prefetch(Bags::new(&indices, &offsets)));
             is_lost("forward_prefetched", group.forward_prefetched());
             is_lost("flush", group.flush());
             is_lost("reset", group.reset());

@@ -1,8 +1,9 @@
 //! Low precision on a device: the need for stochastic rounding (Zhang 2018, section 2.1), FP16 gradients, and FP16 outputs.
 
 use hotrow::{
-    Batch, Calls, Context, CpuGroup, CpuSharedGroup, Error, GradBuffer, Group, GroupConfig, Init, Lookup, MemoryReport,
-    Optimizer, OutputBuffer, Placement, Pooling, Precision, SharedGroup, robe,
+    Bags, Batch, Calls, Context, CpuGroup, CpuSharedGroup, Error, GradBuffer, GradSlice, Group, GroupConfig, Init,
+    Lookup, MemoryReport, Mode, Optimizer, OutputBuffer, OutputSlice, Placement, Pooling, Precision, ScalerState,
+    SharedGroup, robe,
 };
 use hotrow::{prelude::*, wgpu};
 
@@ -19,11 +20,21 @@ const INDICES: [u32; 6] = [3, 7, 3, 9, 3, 7];
 const OFFSETS: [u32; 4] = [0, 3, 5, 6];
 const HALVES: [u16; 9] = [0x3c00, 0xb555, 0x0001, 0x3555, 0x4900, 0xc100, 0x2e66, 0x3800, 0xbc00];
 
+fn half_backward(table: &mut dyn Lookup, halves: &[u16]) -> Result<(), Error> {
+    table.backward_scaled(GradSlice::F16(bytemuck::cast_slice(halves)), &ScalerState::unscaled_decision())
+}
+
+/// The bits of a forward's FP16 outputs.
+fn half_forward(table: &mut dyn Lookup, bags: Bags<'_>, mode: Mode) -> Result<Vec<u16>, Error> {
+    let mut halves = vec![0; table.output_len(bags.indices.len(), bags.offsets.len().saturating_sub(1))];
+    table.forward_into(bags, mode, OutputSlice::F16(bytemuck::cast_slice_mut(&mut halves))).map(|()| halves)
+}
+
 /// The rows after a step: with the halves, or with the floats that they stand for.
 fn rows_after(table: &mut dyn Lookup, halves: Option<&[u16]>) -> Vec<u32> {
-    table.forward(&INDICES, &OFFSETS, None).unwrap();
+    table.forward(Bags::new(&INDICES, &OFFSETS), Mode::Train).unwrap();
     match halves {
-        Some(halves) => table.backward_half(halves).unwrap(),
+        Some(halves) => half_backward(table, halves).unwrap(),
         None => table.backward(&HALVES.map(|half| half::f16::from_bits(half).to_f32())).unwrap(),
     }
     table.read_rows(&[3, 7, 9, 4]).unwrap().iter().map(|x| x.to_bits()).collect()
@@ -42,14 +53,14 @@ fn halves_are_summed_as_the_floats_that_they_stand_for(context: &Context) {
         others[4] ^= 0x8000;
         assert_ne!(rows_after(&mut *make(), Some(&others)), wanted, "the comparison can fail");
         let mut short = make();
-        short.forward(&INDICES, &OFFSETS, None).unwrap();
-        assert!(short.backward_half(&HALVES[1..]).is_err());
+        short.forward(Bags::new(&INDICES, &OFFSETS), Mode::Train).unwrap();
+        assert!(half_backward(&mut *short, &HALVES[1..]).is_err());
     }
 
     // Encoded. The buffer is rounded up to 16 bytes; NaN behind the gradients is not read.
     let group = || Group::new(context, rows.clone()).unwrap();
     let mut encoded = group();
-    encoded.forward(&INDICES, &OFFSETS, None).unwrap();
+    encoded.forward(Bags::new(&INDICES, &OFFSETS), Mode::Train).unwrap();
     let mut padded = HALVES.to_vec();
     padded.resize(16, 0x7e00);
     let grads = storage(context, &padded);
@@ -112,7 +123,12 @@ fn known_outputs_have_known_halves() {
         let rows: Vec<u32> = (0..200).map(|i| if i < 2 { 7 } else { i }).collect();
         let weights: Vec<f32> = (0..200).map(|i| if i == 1 { f32::INFINITY } else { 0.0 }).collect();
         let weights = [&[1.0], &weights[1..]].concat();
-        let found = group.forward_half(&rows, &(0..=200).collect::<Vec<_>>(), Some(&weights)).unwrap();
+        let found = half_forward(
+            &mut group,
+            Bags::new(&rows, &(0..=200).collect::<Vec<_>>()).with_weights(Some(&weights)),
+            Mode::Train,
+        )
+        .unwrap();
         assert_eq!(found[..wanted.len()], wanted);
     });
 }
@@ -161,10 +177,15 @@ fn outputs_in_halves_are_the_floats_rounded() {
             for make in kinds(context, rows(dim, pooling), array(dim, pooling)) {
                 for weights in [None, Some(&WEIGHTS[..])] {
                     let (mut floats, mut halves) = (make(), make());
-                    let wanted = floats.forward(&INDICES, &OFFSETS, weights).unwrap();
-                    let frozen = halves.forward_frozen_half(&INDICES, &OFFSETS, weights).unwrap();
+                    let wanted =
+                        floats.forward(Bags::new(&INDICES, &OFFSETS).with_weights(weights), Mode::Train).unwrap();
+                    let frozen =
+                        half_forward(&mut *halves, Bags::new(&INDICES, &OFFSETS).with_weights(weights), Mode::Frozen)
+                            .unwrap();
                     assert!(!halves.pending(), "a frozen forward waits for no backward");
-                    let mut found = halves.forward_half(&INDICES, &OFFSETS, weights).unwrap();
+                    let mut found =
+                        half_forward(&mut *halves, Bags::new(&INDICES, &OFFSETS).with_weights(weights), Mode::Train)
+                            .unwrap();
                     assert_eq!((unlike(&found, &wanted), &frozen), (None, &found), "{dim}, {pooling:?}");
                     all.push((wanted.clone(), found.clone()));
                     // The companion: another bit is noticed, and so is an output less.
@@ -183,13 +204,16 @@ fn outputs_in_halves_are_the_floats_rounded() {
                 }
                 // An empty batch, and one that is refused.
                 let mut table = make();
-                let bags = table.forward_half(&[], &[0, 0, 0], None).unwrap();
+                let bags = half_forward(&mut *table, Bags::new(&[], &[0, 0, 0]), Mode::Train).unwrap();
                 table.discard_pending();
                 assert_eq!(bags, vec![0; if pooling == Pooling::None { 0 } else { 2 * dim as usize }]);
-                assert_eq!(table.forward_half(&[], &[0], None), Ok(Vec::new()));
+                assert_eq!(half_forward(&mut *table, Bags::new(&[], &[0]), Mode::Train), Ok(Vec::new()));
                 table.discard_pending();
-                refuses!(table.forward_half(&[3, 99], &[0, 2], None), Error::IndexOutOfRange { value: 99, .. });
-                refuses!(table.forward_half(&[3], &[], None), Error::Length { .. });
+                refuses!(
+                    half_forward(&mut *table, Bags::new(&[3, 99], &[0, 2]), Mode::Train),
+                    Error::IndexOutOfRange { value: 99, .. }
+                );
+                refuses!(half_forward(&mut *table, Bags::new(&[3], &[]), Mode::Train), Error::Length { .. });
             }
             // Where device and host have the same sums, they have the same halves. Without weights a row is copied, or rows are added in
             // the same order, so that only a mean may differ.
@@ -229,17 +253,20 @@ pub(crate) fn recorded_outputs_in_halves() {
         };
         let (rows, array) = (rows(3, Pooling::Sum), array(3, Pooling::Sum));
         let make = kinds(context, rows.clone(), array.clone());
-        let wanted = [make[0]().forward(&INDICES, &OFFSETS, None), make[2]().forward(&INDICES, &OFFSETS, None)];
+        let wanted = [
+            make[0]().forward(Bags::new(&INDICES, &OFFSETS), Mode::Train),
+            make[2]().forward(Bags::new(&INDICES, &OFFSETS), Mode::Train),
+        ];
         let [wanted, wanted_array] = wanted.map(Result::unwrap);
         let new = || caller::encoder(context);
         let mut group = Group::new(context, rows.clone()).unwrap();
         let mut array = SharedGroup::new(context, array).unwrap();
 
         let (mut encoder, mut second) = (new(), new());
-        group.encode_forward_frozen(&mut encoder, &batch, OutputBuffer::F16(theirs)).unwrap();
+        group.encode_forward(&mut encoder, &batch, OutputBuffer::F16(theirs), Mode::Frozen).unwrap();
         submit(encoder);
         right(&wanted);
-        array.encode_forward(&mut second, &batch, OutputBuffer::F16(theirs)).unwrap();
+        array.encode_forward(&mut second, &batch, OutputBuffer::F16(theirs), Mode::Train).unwrap();
         submit(second);
         right(&wanted_array);
 
@@ -265,13 +292,13 @@ pub(crate) fn recorded_outputs_in_halves() {
         refuses!(refused, Error::Buffer { what: "grad_outputs", .. });
         let found = caller::download(context, encoder, &slopes);
         let floats = HALVES.map(|half| half::f16::from_bits(half).to_f32());
-        let wanted = group.weight_gradient(&INDICES, &OFFSETS, &floats).unwrap();
+        let wanted = group.weight_gradient(Bags::new(&INDICES, &OFFSETS), &floats).unwrap();
         assert_eq!(found, wanted.iter().map(|x| x.to_bits()).collect::<Vec<_>>());
         assert!(wanted.iter().all(|&slope| slope != 0.0), "each gradient counts");
         let mut encoder = new();
         array.encode_weight_gradient(&mut encoder, &batch, half, slopes.slice(..)).unwrap();
         let found = caller::download(context, encoder, &slopes);
-        let wanted = array.weight_gradient(&INDICES, &OFFSETS, &floats).unwrap();
+        let wanted = array.weight_gradient(Bags::new(&INDICES, &OFFSETS), &floats).unwrap();
         assert_eq!(found, wanted.iter().map(|x| x.to_bits()).collect::<Vec<_>>());
         group.backward(&[0.0; 9]).unwrap();
 
@@ -279,7 +306,7 @@ pub(crate) fn recorded_outputs_in_halves() {
         let mut encoder = new();
         let steps = group.counters().unwrap();
         let mut refused =
-            |batch: &Batch<'_>, slice| group.encode_forward(&mut encoder, batch, OutputBuffer::F16(slice));
+            |batch: &Batch<'_>, slice| group.encode_forward(&mut encoder, batch, OutputBuffer::F16(slice), Mode::Train);
         assert_eq!(refused(&batch, outputs.slice(256..272)), Err(wrong));
         refuses!(refused(&batch, outputs.slice(256..277)), Error::Buffer { what: "outputs", .. });
         refuses!(refused(&batch, outputs.slice(4..28)), Error::Buffer { what: "outputs", .. });
@@ -295,12 +322,12 @@ pub(crate) fn recorded_outputs_in_halves() {
         let mut encoder = new();
         let none = buffer(&[0]);
         let empty = Batch { indices: None, offsets: none.slice(..), weights: None };
-        group.encode_forward(&mut encoder, &empty, OutputBuffer::F16(outputs.slice(256..260))).unwrap();
+        group.encode_forward(&mut encoder, &empty, OutputBuffer::F16(outputs.slice(256..260)), Mode::Train).unwrap();
         submit(encoder);
         let sums =
             |report: &MemoryReport| report.allocations.iter().filter(|(what, _)| *what == "outputs").copied().collect();
         let planned: Vec<_> =
-            sums(&MemoryReport::plan(&rows, group.layout(), Calls::from(6).with_half_outputs(Some(9))));
+            sums(&MemoryReport::planned(&rows, group.layout(), Calls::from(6).with_half_outputs(Some(9))));
         let found: Vec<_> = sums(&group.memory());
         assert_eq!((found.len(), found), (1, planned.clone()));
         assert_eq!(planned, sums(&array.memory()));

@@ -1,7 +1,8 @@
 //! The memory plan against the group's own buffers, and the list of both against the driver's.
 
 use hotrow::{
-    Batch, Calls, Context, Group, GroupConfig, MemoryReport, Optimizer, Placement, Policy, adapter, prelude::*, wgpu,
+    Bags, Batch, Calls, Context, Group, GroupConfig, MemoryReport, Mode, Optimizer, Placement, Policy, adapter,
+    prelude::*, wgpu,
 };
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
@@ -60,7 +61,7 @@ fn a_plan_is_right_to_the_byte(context: &Context) {
         let mut group = Group::new(context, config.clone()).unwrap();
         let layout = group.layout().clone();
         let mut calls = Calls::default();
-        let plan = |calls: Calls| MemoryReport::plan(&config, &layout, calls);
+        let plan = |calls: Calls| MemoryReport::planned(&config, &layout, calls);
         let check = |group: &Group, calls| {
             assert_eq!(wrong(&plan(calls), &group.memory()), None, "case {case}, {calls:?}: {config:?}");
         };
@@ -71,12 +72,12 @@ fn a_plan_is_right_to_the_byte(context: &Context) {
             let (rows, offsets) = batch(&config, indices, &mut random);
             match random.random_range(0..4) {
                 0 => {
-                    let outputs = group.forward(&rows, &offsets, None).unwrap();
+                    let outputs = group.forward(Bags::new(&rows, &offsets), Mode::Train).unwrap();
                     group.backward(&outputs).unwrap();
                     calls.train = calls.train.max(Some(indices));
                 }
                 1 => {
-                    group.forward_frozen(&rows, &offsets, None).unwrap();
+                    group.forward(Bags::new(&rows, &offsets), Mode::Frozen).unwrap();
                     calls.frozen = calls.frozen.max(Some(indices));
                 }
                 2 if layout.sets > 0 => {
@@ -92,12 +93,12 @@ fn a_plan_is_right_to_the_byte(context: &Context) {
         }
         // A plan for one batch size covers a step, a frozen step and a flush.
         let (rows, offsets) = batch(&config, 1600, &mut random);
-        group.forward(&rows, &offsets, None).unwrap();
-        group.forward_frozen(&rows, &offsets, None).unwrap();
+        group.forward(Bags::new(&rows, &offsets), Mode::Train).unwrap();
+        group.forward(Bags::new(&rows, &offsets), Mode::Frozen).unwrap();
         group.flush().unwrap();
-        assert_eq!(wrong(&MemoryReport::plan(&config, &layout, 1600), &group.memory()), None, "{config:?}");
+        assert_eq!(wrong(&MemoryReport::planned(&config, &layout, 1600), &group.memory()), None, "{config:?}");
         // The plan of a larger batch must differ. Which figure differs first depends on the placement.
-        let other = MemoryReport::plan(&config, &layout, 3200);
+        let other = MemoryReport::planned(&config, &layout, 3200);
         assert!(wrong(&other, &group.memory()).is_some(), "{config:?}");
         let mut changed = group.memory();
         changed.allocations.last_mut().unwrap().1 += 16;
@@ -121,9 +122,9 @@ fn the_driver_knows_the_same_buffers(_: &Context) {
     let (indices, offsets, outputs) = (buffer(&[7; 400]), buffer(&[0, 300, 400]), buffer(&[0; 18]));
     let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
     let mut encoder = caller::encoder(&context);
-    group.encode_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
+    group.encode_forward(&mut encoder, &batch, outputs.slice(..), Mode::Train).unwrap();
     group.encode_backward(&mut encoder, outputs.slice(..)).unwrap();
-    group.encode_forward_frozen(&mut encoder, &batch, outputs.slice(..)).unwrap();
+    group.encode_forward(&mut encoder, &batch, outputs.slice(..), Mode::Frozen).unwrap();
     group.encode_flush(&mut encoder).unwrap();
     context.queue().submit([encoder.finish()]);
     context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
@@ -148,12 +149,12 @@ fn steps_under_way_take_a_report_each(context: &Context) {
     let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
     let mut encoder = caller::encoder(context);
     for _ in 0..3 {
-        group.encode_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
+        group.encode_forward(&mut encoder, &batch, outputs.slice(..), Mode::Train).unwrap();
         group.discard_pending();
     }
     context.queue().submit([encoder.finish()]);
     let calls = Calls::default().with_train(Some(8)).with_in_flight(3);
-    let plan = |calls| MemoryReport::plan(&config, group.layout(), calls);
+    let plan = |calls| MemoryReport::planned(&config, group.layout(), calls);
     assert_eq!(wrong(&plan(calls), &group.memory()), None);
     assert!(wrong(&plan(calls.with_in_flight(2)), &group.memory()).is_some(), "the comparison can fail");
 }

@@ -4,8 +4,8 @@
 use std::{fmt::Debug, path::Path};
 
 use hotrow::{
-    Batch, Context, Error, GradBuffer, GradSlice, Group, GroupConfig, Init, LossScale, Optimizer, OutputBuffer, Part,
-    Placement, Precision, Scaler, SharedGroup, checkpoint, prelude::*, robe, wgpu,
+    Bags, Batch, Context, Error, GradBuffer, GradSlice, Group, GroupConfig, Init, LossScale, Mode, Optimizer,
+    OutputBuffer, Placement, Precision, Scaler, SharedGroup, checkpoint, prelude::*, robe, state::Part, wgpu,
 };
 use hotrow_harness::{gpu_test, seeds};
 use rand::{RngExt as _, SeedableRng as _};
@@ -54,13 +54,13 @@ trait Subject: Lookup {
     fn error(&mut self) -> Result<(), Error>;
 
     fn step(&mut self) {
-        let outputs = self.forward(&INDICES, &OFFSETS, None).unwrap();
+        let outputs = self.forward(Bags::new(&INDICES, &OFFSETS), Mode::Train).unwrap();
         self.backward(&outputs).unwrap();
     }
 
     /// A step whose backward never comes.
     fn look(&mut self) {
-        self.forward(&INDICES, &OFFSETS, None).unwrap();
+        self.forward(Bags::new(&INDICES, &OFFSETS), Mode::Train).unwrap();
         self.discard_pending();
     }
 }
@@ -89,7 +89,11 @@ macro_rules! subject {
     };
 }
 
-subject!(SharedGroup, |of, encoder, io| of.encode_forward(encoder, &io.batch(), io.outputs()).unwrap(), |_| false);
+subject!(
+    SharedGroup,
+    |of, encoder, io| of.encode_forward(encoder, &io.batch(), io.outputs(), Mode::Train).unwrap(),
+    |_| false
+);
 subject!(
     Group,
     |of, encoder, io| {
@@ -99,7 +103,7 @@ subject!(
             of.fetch(None).unwrap();
             return of.encode_forward_prefetched(encoder, io.outputs()).unwrap();
         }
-        of.encode_forward(encoder, &io.batch(), io.outputs()).unwrap();
+        of.encode_forward(encoder, &io.batch(), io.outputs(), Mode::Train).unwrap();
     },
     |of: &Group| of.placed().0 == Placement::Staged
 );
@@ -131,12 +135,12 @@ const ROWS: &[Call<Group>] = &[
     ("write_part", |of, _| shown(of.write_part(Part::Records, 0, &[0; 4]))),
     ("checkpoint::load", |of, saved| shown(checkpoint::load(of, saved))),
     ("forward", |of, _| {
-        let found = of.forward(&[9, 3], &[0, 2], None);
+        let found = of.forward(Bags::new(&[9, 3], &[0, 2]), Mode::Train);
         of.discard_pending();
         shown(found)
     }),
     ("prefetch", |of, _| {
-        of.prefetch(&[9, 3], &[0, 2], None)?;
+        of.prefetch(Bags::new(&[9, 3], &[0, 2]))?;
         let found = of.forward_prefetched();
         of.discard_pending();
         shown(found)
@@ -145,7 +149,7 @@ const ROWS: &[Call<Group>] = &[
     ("read_part", |of, _| shown(of.read_part(Part::Clock, 0, &mut [0]))),
     ("checkpoint::save", |of, saved| shown(checkpoint::save(of, saved.with_extension("other")))),
     ("read_rows", |of, _| shown(of.read_rows(&[3, 17, 200]))),
-    ("forward_frozen", |of, _| shown(of.forward_frozen(&[9, 3], &[0, 2], None))),
+    ("frozen forward", |of, _| shown(of.forward(Bags::new(&[9, 3], &[0, 2]), Mode::Frozen))),
     ("counters", |of, _| shown(of.counters())),
     ("pinned", |of, _| shown(of.pinned())),
     ("try_counters", |of, _| shown(of.try_counters().map(drop))),
@@ -157,15 +161,14 @@ const ARRAY: &[Call<SharedGroup>] = &[
     ("write_weights", |of, _| shown(of.write_weights(&[0.25; 512]))),
     ("checkpoint::load_lookup", |of, saved| shown(checkpoint::load_lookup(of, saved))),
     ("forward", |of, _| {
-        let found = of.forward(&[9, 3], &[0, 2], None);
+        let found = of.forward(Bags::new(&[9, 3], &[0, 2]), Mode::Train);
         of.discard_pending();
         shown(found)
     }),
     ("checkpoint::save_lookup", |of, saved| shown(checkpoint::save_lookup(of, saved.with_extension("other")))),
     ("read_rows", |of, _| shown(of.read_rows(&[3, 17, 200]))),
-    ("forward_frozen", |of, _| shown(of.forward_frozen(&[9, 3], &[0, 2], None))),
+    ("frozen forward", |of, _| shown(of.forward(Bags::new(&[9, 3], &[0, 2]), Mode::Frozen))),
     ("counters", |of, _| shown(of.counters())),
-    ("robe_counters", |of, _| shown(of.robe_counters())),
 ];
 
 /// What a call does while a step is recorded, was submitted just before, or was dropped. The other group makes call and step in the order in which the
@@ -311,7 +314,7 @@ fn gradients_without_their_forward_are_none(context: &Context) {
     Subject::step(&mut shared);
     let before = [group.shown(), shared.shown()];
     let mut lost = encoder(context);
-    group.encode_forward(&mut lost, &io.batch(), OutputBuffer::F16(io.outputs())).unwrap();
+    group.encode_forward(&mut lost, &io.batch(), OutputBuffer::F16(io.outputs()), Mode::Train).unwrap();
     shared.forward_in(&mut lost, &io);
     submit(context, |to| {
         group.encode_weight_gradient(to, &io.batch(), grads.slice(..), found.slice(..)).unwrap();
@@ -336,7 +339,7 @@ fn gradients_without_their_forward_are_none(context: &Context) {
     group.forward_in(&mut to, &io);
     let late = group.encode_backward_scaled(&mut to, GradBuffer::F32(grads.slice(..)), &scaler);
     refuses!(late, Error::Order { call: "encode_backward_scaled", .. }, "its decision was dropped");
-    refuses!(group.weight_gradient(&INDICES, &OFFSETS, &[1.0; 4 * DIM]), Error::Order { .. });
+    refuses!(group.weight_gradient(Bags::new(&INDICES, &OFFSETS), &[1.0; 4 * DIM]), Error::Order { .. });
     refuses!(shared.gradient(GradSlice::F32(&[1.0; 4 * DIM])), Error::Order { .. });
     refuses!(SharedArray::step(&mut shared, &[1.0; 512]), Error::Order { .. });
     group.encode_weight_gradient(&mut to, &io.batch(), grads.slice(..), found.slice(..)).unwrap();
@@ -381,7 +384,7 @@ fn parts_of_a_prefetched_step_may_be_dropped(context: &Context) {
             refuses!(group.encode_forward_prefetched(&mut encoder(context), io.outputs()), Error::Order { .. });
         }
         for times in 0..6 {
-            let outputs = group.forward(&INDICES, &OFFSETS, None).unwrap();
+            let outputs = group.forward(Bags::new(&INDICES, &OFFSETS), Mode::Train).unwrap();
             submit(context, |to| group.encode_prefetch(to, &io.batch()).unwrap());
             group.backward(&outputs).unwrap();
             plain.step();
@@ -449,7 +452,7 @@ impl Drawn {
 
     /// The step of a group that knows no encoders; without a backward if `looks`.
     fn step(&self, group: &mut Group, looks: bool) {
-        let outputs = group.forward(&self.indices, &self.offsets, None).unwrap();
+        let outputs = group.forward(Bags::new(&self.indices, &self.offsets), Mode::Train).unwrap();
         if looks { group.discard_pending() } else { group.backward(&outputs).unwrap() }
     }
 }

@@ -2,8 +2,9 @@
 
 use hotrow::internals::Pieces as _;
 use hotrow::{
-    Context, CounterBits, Embedding, Error, Group, GroupConfig, Init, Layout, Optimizer, Part, Policy, Precision,
-    Snapshot,
+    Bags, Context, CounterBits, Embedding, Error, Group, GroupConfig, Init, Mode, Optimizer, Policy, Precision,
+    internals::Layout,
+    state::{Part, Snapshot},
 };
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
@@ -26,7 +27,7 @@ fn config() -> GroupConfig {
 
 fn step(group: &mut dyn Embedding, seed: u32) {
     let indices: Vec<u32> = (0..40).map(|i| (i * i + seed) % 50).collect();
-    let outputs = group.forward(&indices, &[0, 10, 20, 30, 40], None).unwrap();
+    let outputs = group.forward(Bags::new(&indices, &[0, 10, 20, 30, 40]), Mode::Train).unwrap();
     group.backward(&outputs.iter().map(|x| x + 0.5).collect::<Vec<_>>()).unwrap();
 }
 
@@ -113,7 +114,10 @@ fn a_range_written_changes_nothing_else(context: &Context) {
         assert_eq!(Part::ALL.map(|part| read(&mut *group, part)), wanted);
         // The tables still know their numbers of rows.
         step(&mut *group, 9);
-        refuses!(group.forward(&[150, 0], &[0, 1, 2], None), Error::IndexOutOfRange { table: 0, rows: 150, .. });
+        refuses!(
+            group.forward(Bags::new(&[150, 0], &[0, 1, 2]), Mode::Train),
+            Error::IndexOutOfRange { table: 0, rows: 150, .. }
+        );
     }
 }
 
@@ -178,7 +182,7 @@ fn ranges_and_ways_that_cannot_be_are_refused(context: &Context) {
 fn a_backward_waits_through_what_changes_nothing(context: &Context) {
     for mut group in both(context, &config()) {
         let forward = |group: &mut dyn Embedding| {
-            group.forward(&[1, 2], &[0, 1, 2], None).unwrap();
+            group.forward(Bags::new(&[1, 2], &[0, 1, 2]), Mode::Train).unwrap();
             assert!(group.pending());
         };
         assert!(!group.pending());
@@ -220,7 +224,7 @@ fn records_of_a_step(group: &mut dyn Embedding, spoil: Spoil) -> [Vec<u32>; 2] {
         change(group);
     }
     let indices: Vec<u32> = (0..120).map(|i| (i * 7 + i / 50) % 150).collect();
-    let outputs = group.forward(&indices, &[0, 60, 120, 120, 120], None).unwrap();
+    let outputs = group.forward(Bags::new(&indices, &[0, 60, 120, 120, 120]), Mode::Train).unwrap();
     if spoil == Spoil::BeforeBackward {
         change(group);
     }

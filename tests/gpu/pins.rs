@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use hotrow::internals::Pieces as _;
 use hotrow::{
-    Context, Counters, FileStore, Group, Layout, Placement, Policy, RamStore, SharedStore,
+    Context, Counters, FileStore, Group, Placement, Policy, RamStore, SharedStore,
+    internals::Layout,
     internals::layout::{Field, WAYS, way_at},
     prelude::*,
 };
@@ -109,12 +110,11 @@ fn whole(group: &mut Group) -> (Vec<[u32; 5]>, Vec<u32>, Vec<Counters>, Vec<f32>
 fn a_store_that_fails_loses_nothing(context: &Context) {
     for policy in [Policy::Lfu, Policy::Static] {
         let config = common::config(policy).with_placement(Placement::Staged);
-        let layout = Layout::new(&config, u64::MAX).unwrap();
         let rows = [some(7), (0..60).collect()].concat();
         let mut wanted = None;
         let (mut failures, mut loading) = (0, 0);
         for patience in [i64::MAX].into_iter().chain(0..20) {
-            let store = Failing::new(RamStore::new(&layout).unwrap());
+            let store = Failing::new(RamStore::new(&config).unwrap());
             let left = store.patience.clone();
             let mut group = Group::with_store(context, config.clone(), SharedStore::new(store)).unwrap();
             group.pin(&some(3), 9).unwrap();

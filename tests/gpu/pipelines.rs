@@ -1,7 +1,8 @@
 //! Pipelines of a group's own: how many there are, when they are made, and who shares them.
 
 use hotrow::{
-    Context, ContextOptions, Embedding as _, Error, Group, GroupConfig, Lookup as _, Optimizer, Pooling, Precision,
+    Bags, Context, ContextOptions, Embedding as _, Error, GradSlice, Group, GroupConfig, Lookup as _, Mode, Optimizer,
+    Pooling, Precision, ScalerState,
     internals::{context_with_texts, pipeline_cache, pipelines_built, shader::compose},
     wgpu,
 };
@@ -29,14 +30,15 @@ fn config(precision: Precision, optimizer: Optimizer) -> GroupConfig {
 fn calls(group: &mut Group) {
     let (indices, offsets) = ([3, 5, 3, 299], [0, 1, 2, 4]);
     for weights in [None, Some(&[1.0, 0.5, 2.0, 0.25][..])] {
-        let outputs = group.forward(&indices, &offsets, weights).unwrap();
+        let outputs = group.forward(Bags::new(&indices, &offsets).with_weights(weights), Mode::Train).unwrap();
         if weights.is_some() {
-            group.weight_gradient(&indices, &offsets, &outputs).unwrap();
+            group.weight_gradient(Bags::new(&indices, &offsets), &outputs).unwrap();
         }
         group.backward(&outputs).unwrap();
-        let outputs = group.forward(&indices, &offsets, weights).unwrap();
-        group.backward_half(&vec![0x3c00; outputs.len()]).unwrap();
-        group.forward_frozen(&indices, &offsets, weights).unwrap();
+        let outputs = group.forward(Bags::new(&indices, &offsets).with_weights(weights), Mode::Train).unwrap();
+        let ones = vec![half::f16::ONE; outputs.len()];
+        group.backward_scaled(GradSlice::F16(&ones), &ScalerState::unscaled_decision()).unwrap();
+        group.forward(Bags::new(&indices, &offsets).with_weights(weights), Mode::Frozen).unwrap();
     }
     let row = group.read_rows(&[3]).unwrap();
     group.write_rows(&[4], &row).unwrap();

@@ -1,7 +1,9 @@
 //! Placement and the number of pieces change no result, only the bus traffic.
 
 use hotrow::internals::Pieces as _;
-use hotrow::{Context, Group, GroupConfig, Init, Optimizer, Placement, Policy, Precision, Snapshot, prelude::*};
+use hotrow::{
+    Bags, Context, Group, GroupConfig, Init, Mode, Optimizer, Placement, Policy, Precision, prelude::*, state::Snapshot,
+};
 
 use hotrow_harness::{
     device::{placements, share, spoiled, with_storage_buffers},
@@ -13,7 +15,8 @@ fn run(context: &Context, config: &GroupConfig) -> (Vec<f32>, Snapshot) {
     let mut outputs = Vec::new();
     for step in 0..4u32 {
         let indices: Vec<u32> = (0..500).map(|i| (i * i * 31 + step * 977) % 3000).collect();
-        outputs = group.forward(&indices, &(0..=100).map(|bag| bag * 5).collect::<Vec<_>>(), None).unwrap();
+        outputs =
+            group.forward(Bags::new(&indices, &(0..=100).map(|bag| bag * 5).collect::<Vec<_>>()), Mode::Train).unwrap();
         group.backward(&outputs).unwrap();
     }
     group.flush().unwrap();
@@ -59,7 +62,7 @@ fn any_number_of_pieces_gives_the_same_bits(context: &Context) {
     for piece_bytes in share([10_000, 2_000, 64 << 10]) {
         let mut several = config();
         several.set_piece_bytes(Some(piece_bytes));
-        let pieces = hotrow::Layout::new(&several, u64::MAX).unwrap().pieces;
+        let pieces = hotrow::internals::Layout::new(&several, u64::MAX).unwrap().pieces;
         assert!(pieces > 1);
         for context in [context, &with_storage_buffers(8), &with_storage_buffers(9)] {
             let bound = context.caps().storage_buffers - 7;
@@ -83,7 +86,7 @@ fn a_table_larger_than_a_binding(context: &Context) {
     let mut group = Group::new(context, config).unwrap();
     assert_eq!(group.layout().pieces, 2);
     let rows = [0, 262_143, 262_144, 262_145, 399_999];
-    assert_eq!(group.forward(&rows, &[0, 5], None).unwrap(), [2.5; 128]);
+    assert_eq!(group.forward(Bags::new(&rows, &[0, 5]), Mode::Train).unwrap(), [2.5; 128]);
     group.backward(&[0.25; 128]).unwrap();
     group.reset().unwrap();
     assert_eq!(group.read_rows(&rows).unwrap(), [0.25; 5 * 128]);
@@ -97,7 +100,7 @@ fn more_rows_than_a_dimension_has_groups(context: &Context) {
         let config = GroupConfig::new(&[70_000], 1).with_precision(Precision::Fp32);
         let config = config.with_optimizer(Optimizer::sgd(1.0));
         let mut group = Group::new(context, config).unwrap();
-        group.forward(&(0..n).collect::<Vec<_>>(), &[0, n], None).unwrap();
+        group.forward(Bags::new(&(0..n).collect::<Vec<_>>(), &[0, n]), Mode::Train).unwrap();
         group.backward(&[1.0]).unwrap();
         assert_eq!(group.read_rows(&[0, n - 1, n]).unwrap(), [-1.0, -1.0, 0.0], "{n} rows");
     }

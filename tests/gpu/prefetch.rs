@@ -1,7 +1,7 @@
 //! A prefetched batch gives the same outputs, tags and tables, bit for bit, as a batch that comes after the backward (SPEC 3, Prefetch).
 //! The configurations are random, and the next batch evicts, admits and misses rows of the last batch.
 
-use hotrow::{Context, CpuGroup, Error, Group, GroupConfig, Init, Placement, Policy, prelude::*};
+use hotrow::{Bags, Context, CpuGroup, Error, Group, GroupConfig, Init, Mode, Placement, Policy, prelude::*};
 use hotrow_harness::{
     device::{share, with_gpu},
     gpu_test,
@@ -101,10 +101,10 @@ fn refused<T: std::fmt::Debug>(found: Result<T, Error>) {
 fn misuse(group: &mut dyn Embedding) {
     refused(group.forward_prefetched());
     refused(group.backward(&[]));
-    let outputs = group.forward(&[1, 2], &[0, 2], None).unwrap();
+    let outputs = group.forward(Bags::new(&[1, 2], &[0, 2]), Mode::Train).unwrap();
     let next = Batch { indices: vec![2, 3], offsets: vec![0, 2], weights: None };
     let now = group.snapshot().unwrap();
-    group.prefetch(&next.indices, &next.offsets, None).unwrap();
+    group.prefetch(Bags::new(&next.indices, &next.offsets)).unwrap();
     for call in 0..REFUSED {
         prefetch::refused(group, call, &next, &now).unwrap();
     }
@@ -115,9 +115,9 @@ fn misuse(group: &mut dyn Embedding) {
     refused(group.forward_prefetched());
     group.backward(&outputs).unwrap();
     // A bad shape is an error at once, a bad index an error of its forward. Both leave the group as it was.
-    refuses!(group.prefetch(&[1], &[0, 2], None), Error::BadOffsets { .. });
+    refuses!(group.prefetch(Bags::new(&[1], &[0, 2])), Error::BadOffsets { .. });
     let before = group.snapshot().unwrap();
-    group.prefetch(&[1, 50], &[0, 2], None).unwrap();
+    group.prefetch(Bags::new(&[1, 50], &[0, 2])).unwrap();
     let Err(Error::IndexOutOfRange { position: 1, value: 50, .. }) = group.forward_prefetched() else {
         panic!("index 50 of 50 rows was not refused");
     };
@@ -143,7 +143,7 @@ fn waiting_is_counted_only_where_it_happens(context: &Context) {
         let traffic = group.traffic().unwrap();
         [traffic.host_nanoseconds, traffic.waited_nanoseconds].map(|nanoseconds| nanoseconds / 1_000_000)
     };
-    group.forward(&[1, 2, 3], &[0, 3], None).unwrap();
+    group.forward(Bags::new(&[1, 2, 3], &[0, 3]), Mode::Train).unwrap();
     let first = group.traffic().unwrap();
     assert!(first.host_nanoseconds > 0);
     assert_eq!(first.host_nanoseconds, first.waited_nanoseconds, "nobody prefetched");
@@ -156,7 +156,7 @@ fn waiting_is_counted_only_where_it_happens(context: &Context) {
             std::thread::scope(|scope| {
                 let working = &mut group;
                 let waiting = store.with_mut(|_| {
-                    working.prefetch(&[4, 5, 6], &[0, 3], None).unwrap();
+                    working.prefetch(Bags::new(&[4, 5, 6], &[0, 3])).unwrap();
                     pause(); // time for the thread to reach the lock
                     if hidden {
                         return Err(working);

@@ -1,6 +1,8 @@
 //! Groups over several ranks, on a device: the same bits for every number of ranks, and those of a plain group with one shard.
 
-use hotrow::{Context, CpuGroup, Error, Group, GroupConfig, Init, Optimizer, Placement, Policy, Precision, prelude::*};
+use hotrow::{
+    Bags, Context, CpuGroup, Error, Group, GroupConfig, Init, Mode, Optimizer, Placement, Policy, Precision, prelude::*,
+};
 use hotrow_dist::{self as dist, RankError, Shard, Threads, WireForm, WireOptions};
 use hotrow_harness::{
     device::{share, skipped, with_gpu},
@@ -73,10 +75,10 @@ pub(crate) fn messages_are_those_of_the_cpu() {
                 config.placement = placement;
                 let mut gpu = Group::new(context, config.clone()).unwrap();
                 let indices: Vec<u32> = (0..60).map(|i| i * 7 % 100).collect();
-                let outputs = cpu.forward(&indices, &[0, 30, 60], None).unwrap();
+                let outputs = cpu.forward(Bags::new(&indices, &[0, 30, 60]), Mode::Train).unwrap();
                 cpu.backward(&outputs).unwrap();
                 // Rows in clean slots, too.
-                cpu.forward(&[250, 251, 52], &[0, 2, 3], None).unwrap();
+                cpu.forward(Bags::new(&[250, 251, 52], &[0, 2, 3]), Mode::Train).unwrap();
                 gpu.restore(&cpu.snapshot().unwrap()).unwrap();
                 let rows: Vec<u32> = (0..400).step_by(3).collect();
                 for form in WireForm::ALL {
@@ -115,9 +117,9 @@ fn a_batch_too_large_for_a_buffer_is_refused(context: &Context) {
             let mut group = dist::Group::new(comm, config.clone(), 2, move |config| Group::new(&context, config))?;
             let offsets: Vec<u32> = (0..=bags as u32).collect();
             // All ranks ask for rows of the first.
-            let error = group.forward(&vec![4; bags], &offsets, None).unwrap_err();
-            let frozen = group.forward_frozen(&vec![4; bags], &offsets, None);
-            let outputs = group.forward(&[4, 5], &[0, 1, 2], None)?;
+            let error = group.forward(Bags::new(&vec![4; bags], &offsets), Mode::Train).unwrap_err();
+            let frozen = group.forward(Bags::new(&vec![4; bags], &offsets), Mode::Frozen);
+            let outputs = group.forward(Bags::new(&[4, 5], &[0, 1, 2]), Mode::Train)?;
             group.backward(&outputs)?;
             let t: Vec<u32> = group.shards().map(|(_, s)| s.unwrap().snapshot().unwrap().t).collect();
             Ok((error, frozen.is_err(), t))

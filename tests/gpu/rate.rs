@@ -2,8 +2,8 @@
 //! although several steps are encoded before one submission.
 
 use hotrow::{
-    Batch, Context, CpuGroup, CpuSharedGroup, Error, Group, GroupConfig, Init, Lookup, Optimizer, Precision,
-    SharedGroup,
+    Bags, Batch, Context, CpuGroup, CpuSharedGroup, Error, Group, GroupConfig, Init, Lookup, Mode, Optimizer,
+    Precision, SharedGroup,
     internals::held_bindings,
     robe::{Backward, Config},
     wgpu,
@@ -28,7 +28,7 @@ macro_rules! encoded {
         impl Encoded for $group {
             fn encode(&mut self, encoder: &mut wgpu::CommandEncoder, batch: &Buffers, lr: f32) -> Result<(), Error> {
                 let [indices, offsets, grads, outputs] = batch.each_ref().map(|buffer| buffer.slice(..));
-                self.encode_forward(encoder, &Batch { indices: Some(indices), offsets, weights: None }, outputs)?;
+                self.encode_forward(encoder, &Batch { indices: Some(indices), offsets, weights: None }, outputs, Mode::Train)?;
                 self.set_learning_rate(lr)?;
                 self.encode_backward(encoder, grads)
             }
@@ -64,7 +64,7 @@ fn made(context: &Context, group: &mut dyn Encoded, cpu: &mut dyn Lookup, steps:
         let mut encoder = caller::encoder(context);
         for step in first..(first + TOGETHER).min(steps) {
             group.encode(&mut encoder, &batch, rate(step)).unwrap();
-            cpu.forward(&INDICES, &OFFSETS, None).unwrap();
+            cpu.forward(Bags::new(&INDICES, &OFFSETS), Mode::Train).unwrap();
             cpu.set_learning_rate(rate(step)).unwrap();
             cpu.backward(&grads()).unwrap();
         }
@@ -120,7 +120,7 @@ fn what_changes_is_counted(context: &Context) {
     let mut group = Group::new(context, config).unwrap();
     let mut steps = |n: usize| {
         let indices = &INDICES[..n];
-        group.forward(indices, &[0, n as u32], None).unwrap();
+        group.forward(Bags::new(indices, &[0, n as u32]), Mode::Train).unwrap();
         group.backward(&[1.0; DIM as usize]).unwrap();
         held_bindings(context).made
     };

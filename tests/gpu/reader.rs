@@ -1,7 +1,8 @@
 //! Readers: shaders of another program read the rows of a group. What they read is what the group reads, bit for bit.
 
 use hotrow::{
-    Context, Error, Group, GroupConfig, Init, Optimizer, Placement, Policy, Precision, Reader, RowReader, SharedGroup,
+    Bags, Context, Error, Group, GroupConfig, Init, Mode, Optimizer, Placement, Policy, Precision, Reader, RowReader,
+    SharedGroup,
     internals::{
         Pieces as _,
         layout::{Field, NONE, WAYS, way_at},
@@ -216,10 +217,10 @@ pub(crate) fn train(group: &mut Group, steps: std::ops::Range<u32>) {
     for step in steps {
         let indices: Vec<u32> = (0..120).map(|i| (i * i * 7 + step * 131) % 700 / (1 + i % 5)).collect();
         let offsets: Vec<u32> = (0..=40).map(|bag| 3 * bag).collect();
-        let outputs = group.forward(&indices, &offsets, None).unwrap();
+        let outputs = group.forward(Bags::new(&indices, &offsets), Mode::Train).unwrap();
         group.backward(&outputs).unwrap();
     }
-    group.forward(&[1, 5, 9, 600], &[0, 4], None).unwrap(); // clean rows
+    group.forward(Bags::new(&[1, 5, 9, 600], &[0, 4]), Mode::Train).unwrap(); // clean rows
     group.discard_pending();
 }
 
@@ -278,7 +279,7 @@ fn every_placement_windows_and_pieces(context: &Context) {
     for (i, precision) in Precision::ALL.into_iter().enumerate() {
         let base = config(precision, [8, 5, 8, 8, 5][i]).with_policy([Policy::Lru, Policy::Lfu][i % 2]);
         let staged = base.clone().with_placement(Placement::Staged);
-        let layout = hotrow::Layout::new(&base, u64::MAX).unwrap();
+        let layout = hotrow::internals::Layout::new(&base, u64::MAX).unwrap();
         let pieces = |rows: u64| base.clone().with_piece_bytes(Some(rows * layout.stride()));
         cases.extend([
             ("no cache", base.clone().with_cache_rows(0)),
@@ -379,7 +380,7 @@ fn what_cannot_be_bound_is_refused(context: &Context) {
 fn too_many_buffers_are_refused_by_name(_: &Context) {
     let bare = with_storage_buffers(8);
     let base = config(Precision::Fp16, 8);
-    let stride = hotrow::Layout::new(&base, u64::MAX).unwrap().stride();
+    let stride = hotrow::internals::Layout::new(&base, u64::MAX).unwrap().stride();
     let pieces = |n: u64| base.clone().with_piece_bytes(Some(700u64.div_ceil(n) * stride));
     let group = Group::new(&bare, pieces(6)).unwrap();
     assert_eq!(group.reader(emb()).unwrap().storage_buffers(), 8);
@@ -405,12 +406,12 @@ fn while_rows_come(context: &Context, config: GroupConfig) -> (Vec<u32>, [usize;
     let mut read = || program.read(reader.bind_group().unwrap(), &rows);
     for group in [&mut group, &mut twin] {
         train(group, 0..3);
-        group.forward(&[3, 600, 17], &[0, 3], None).unwrap();
+        group.forward(Bags::new(&[3, 600, 17], &[0, 3]), Mode::Train).unwrap();
     }
     let before = resident(&mut twin);
     let mut shown = wanted(&mut twin, &rows, |row| !staged || before.contains(&row));
     let next: Vec<u32> = (0..90).map(|i| (i * 37 + 11) % 700).collect();
-    group.prefetch(&next, &[0, 90], None).unwrap();
+    group.prefetch(Bags::new(&next, &[0, 90])).unwrap();
     let mut wrong = Vec::new();
     let mut compare = |found: &[Seen], wanted: &[Seen]| {
         let found = rows.iter().zip(found.iter().zip(wanted)).filter(|(_, (found, wanted))| found != wanted);
@@ -461,7 +462,7 @@ fn a_row_shown_too_early_is_noticed(context: &Context) {
     let late = spoiled(context, &["exchange"], |_| true, ("publish(one.place, one.row);", ""));
     let mut group = Group::new(&late, config(Precision::Fp32, 8).with_placement(Placement::Staged)).unwrap();
     let mut reader = group.reader(emb()).unwrap();
-    group.forward(&[3], &[0, 1], None).unwrap();
+    group.forward(Bags::new(&[3], &[0, 1]), Mode::Train).unwrap();
     assert!(!read(context, &mut reader, 8, &[3])[0].contains);
 }
 
@@ -489,14 +490,14 @@ fn shared_arrays(context: &Context) {
         let rows = all_rows();
         for step in 0..2 {
             let indices: Vec<u32> = (0..60).map(|i| (i * 7 + step) % 300).collect();
-            let outputs = group.forward(&indices, &[0, 20, 60], None).unwrap();
+            let outputs = group.forward(Bags::new(&indices, &[0, 20, 60]), Mode::Train).unwrap();
             group.backward(&outputs).unwrap();
             let found = program.read(reader.bind_group().unwrap(), &rows);
             assert!(found == wanted(&mut group, &rows, |_| true), "{precision:?} {dim}");
         }
         let before = program.read(reader.bind_group().unwrap(), &rows);
         let snapshot = group.snapshot().unwrap();
-        let outputs = group.forward(&[1, 2], &[0, 1, 2], None).unwrap();
+        let outputs = group.forward(Bags::new(&[1, 2], &[0, 1, 2]), Mode::Train).unwrap();
         group.backward(&outputs.iter().map(|value| 100.0 * value).collect::<Vec<_>>()).unwrap();
         assert!(program.read(reader.bind_group().unwrap(), &rows) != before, "the comparison can fail");
         group.restore(&snapshot).unwrap();

@@ -3,7 +3,9 @@
 
 use hotrow::internals::Pieces as _;
 use hotrow::{
-    AddBody, Context, ContextOptions, Optimizer, SharedGroup,
+    Context, ContextOptions, Optimizer, SharedGroup,
+    internals::AddBody,
+    prelude::*,
     robe::{Backward, Config},
 };
 

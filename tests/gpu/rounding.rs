@@ -2,9 +2,9 @@
 //! `stages/exchange.rs` compares the kernel with the codec, for every precision and rounding.
 
 use hotrow::{
-    Context, GroupConfig, Optimizer, Precision, RandomBits, Rounding, codec,
+    Context, GroupConfig, Optimizer, Precision, RandomBits, Rounding,
     internals::layout::{CLOCK_WORDS, NONE, Piece, Step, Swap, TABLE_WORDS, count},
-    rng,
+    internals::{codec, rng},
 };
 use rand::RngExt as _;
 

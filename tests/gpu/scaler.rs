@@ -1,8 +1,8 @@
 //! Loss scaling on a device: the scaler's state against the CPU's, bit for bit, and whole runs with a scaled loss.
 
 use hotrow::{
-    Batch, Context, CpuScaler, Error, GradBuffer, GradSlice, Group, GroupConfig, LossScale, Placement, Scaler,
-    ScalerState, prelude::*, wgpu,
+    Bags, Batch, Context, CpuScaler, Error, GradBuffer, GradSlice, Group, GroupConfig, LossScale, Mode, Placement,
+    Scaler, ScalerState, prelude::*, wgpu,
 };
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
@@ -92,7 +92,7 @@ fn the_state_is_the_cpus() {
                         theirs.encode_inspect(&mut encoder, GradBuffer::F16(first.slice(..)), n as u64).unwrap();
                         theirs.encode_inspect(&mut encoder, GradBuffer::F32(second.slice(..)), n as u64).unwrap();
                         theirs.encode_decide(&mut encoder).unwrap();
-                        ours.inspect(GradSlice::F16(&halves));
+                        ours.inspect(GradSlice::F16(bytemuck::cast_slice(&halves)));
                         ours.inspect(GradSlice::F32(&floats));
                         ours.decide().unwrap();
                         scales.insert(ours.scale().to_bits());
@@ -152,7 +152,7 @@ fn a_step_in_one_encoder() {
         for _ in 0..3 {
             let (outputs, grads) = (buffer(context, &[0; 1200], 4), buffer(context, &[0; 1200], 4));
             let batch = Batch { indices: Some(index.slice(..)), offsets: offset.slice(..), weights: None };
-            theirs.encode_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
+            theirs.encode_forward(&mut encoder, &batch, outputs.slice(..), Mode::Train).unwrap();
             loss.dispatch(&mut encoder, &[scaler.buffer(), &outputs, &grads], None, 5);
             scaler.encode_inspect(&mut encoder, GradBuffer::F32(grads.slice(..)), 300).unwrap();
             scaler.encode_decide(&mut encoder).unwrap();
@@ -160,13 +160,13 @@ fn a_step_in_one_encoder() {
         }
         context.queue().submit([encoder.finish()]);
         for _ in 0..3 {
-            let outputs = ours.forward(&indices, &offsets, None).unwrap();
+            let outputs = ours.forward(Bags::new(&indices, &offsets), Mode::Train).unwrap();
             ours.backward(&outputs.iter().map(|x| x - 1.0).collect::<Vec<_>>()).unwrap();
         }
         assert_eq!(theirs.snapshot().unwrap(), ours.snapshot().unwrap());
         let state = scaler.state().unwrap();
         assert_eq!((state.iteration, state.overflows, state.inverse), (3, 0, 1.0 / 1024.0));
-        ours.forward(&indices, &offsets, None).unwrap();
+        ours.forward(Bags::new(&indices, &offsets), Mode::Train).unwrap();
         ours.backward(&[0.5; 300]).unwrap();
         assert_ne!(theirs.snapshot().unwrap(), ours.snapshot().unwrap(), "the comparison can fail");
     });
@@ -195,6 +195,6 @@ fn what_cannot_be_is_named(context: &Context) {
         matches!(late(&mut group, &mut encoder, &scaler), Err(Error::Order { call: "backward", .. })),
         "no forward"
     );
-    group.forward(&[1, 2], &[0, 1, 2], None).unwrap();
+    group.forward(Bags::new(&[1, 2], &[0, 1, 2]), Mode::Train).unwrap();
     late(&mut group, &mut encoder, &scaler).unwrap();
 }

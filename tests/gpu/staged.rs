@@ -6,8 +6,8 @@ use std::{
 };
 
 use hotrow::{
-    Batch, Context, Error, FileStore, Group, GroupConfig, Init, Optimizer, Placement, Policy, Precision, RamStore,
-    SharedStore, Snapshot, Store as _, Traffic, prelude::*,
+    Bags, Batch, Context, Error, FileStore, Group, GroupConfig, Init, Mode, Optimizer, Placement, Policy, Precision,
+    RamStore, SharedStore, Store as _, Traffic, prelude::*, state::Snapshot,
 };
 
 use crate::caller::{self, storage, submit};
@@ -32,7 +32,7 @@ fn batch(step: u32) -> (Vec<u32>, Vec<u32>) {
 
 fn step(group: &mut Group, step: u32) {
     let (indices, offsets) = batch(step);
-    let outputs = group.forward(&indices, &offsets, None).unwrap();
+    let outputs = group.forward(Bags::new(&indices, &offsets), Mode::Train).unwrap();
     group.backward(&outputs).unwrap();
 }
 
@@ -44,11 +44,11 @@ fn run(group: &mut Group, steps: std::ops::Range<u32>, overlap: bool) -> (Vec<f3
         outputs = if overlap && step > steps.start {
             group.forward_prefetched().unwrap()
         } else {
-            group.forward(&indices, &offsets, None).unwrap()
+            group.forward(Bags::new(&indices, &offsets), Mode::Train).unwrap()
         };
         if overlap && step + 1 < steps.end {
             let (indices, offsets) = batch(step + 1);
-            group.prefetch(&indices, &offsets, None).unwrap();
+            group.prefetch(Bags::new(&indices, &offsets)).unwrap();
         }
         group.backward(&outputs).unwrap();
     }
@@ -85,10 +85,10 @@ fn bytes_that_cross_are_those_of_the_counters(context: &Context) {
     let resident = config().with_cache_rows(3000);
     let mut group = Group::new(context, resident).unwrap();
     let (indices, offsets) = batch(1);
-    group.forward(&indices, &offsets, None).unwrap();
+    group.forward(Bags::new(&indices, &offsets), Mode::Train).unwrap();
     group.discard_pending();
     let before = group.traffic().unwrap();
-    group.forward(&indices, &offsets, None).unwrap();
+    group.forward(Bags::new(&indices, &offsets), Mode::Train).unwrap();
     let after = group.traffic().unwrap();
     let records = |traffic: Traffic| (traffic.records_in, traffic.bytes_in, traffic.records_out, traffic.bytes_out);
     assert_eq!(records(after), records(before), "everything was resident");
@@ -144,8 +144,8 @@ fn what_needs_the_host_cannot_be_recorded_in_one_piece(context: &Context) {
     let batch = Batch { indices: None, offsets: offsets.slice(..), weights: None };
     let mut encoder = caller::encoder(context);
     let refused = |found: Result<(), Error>| assert!(matches!(found, Err(Error::Unsupported { .. })), "{found:?}");
-    refused(group.encode_forward(&mut encoder, &batch, outputs.slice(..)));
-    refused(group.encode_forward_frozen(&mut encoder, &batch, outputs.slice(..)));
+    refused(group.encode_forward(&mut encoder, &batch, outputs.slice(..), Mode::Train));
+    refused(group.encode_forward(&mut encoder, &batch, outputs.slice(..), Mode::Frozen));
     refused(group.encode_flush(&mut encoder));
     // Fetch comes after the submission of a prefetch, and before its forward.
     let order = |found: Result<(), Error>| assert!(matches!(found, Err(Error::Order { .. })), "{found:?}");
@@ -158,7 +158,7 @@ fn what_needs_the_host_cannot_be_recorded_in_one_piece(context: &Context) {
     submit(context, |encoder| group.encode_forward_prefetched(encoder, outputs.slice(..)).unwrap());
     group.flush().unwrap();
     let device = config().with_placement(Placement::Device);
-    let store = SharedStore::new(RamStore::new(group.layout()).unwrap());
+    let store = SharedStore::new(RamStore::new(group.config()).unwrap());
     refuses!(Group::with_store(context, device, store), Error::Config { field: "placement", .. });
 }
 
@@ -171,14 +171,16 @@ fn a_flush_in_pieces(context: &Context) {
     let records = |placement, look_up: bool| {
         let mut group = Group::new(context, config.clone().with_placement(placement)).unwrap();
         // 33 MB of records are dirty. One piece has 16 MiB.
-        let outputs = group.forward(&(0..4000).collect::<Vec<_>>(), &(0..=4000).collect::<Vec<_>>(), None).unwrap();
+        let outputs = group
+            .forward(Bags::new(&(0..4000).collect::<Vec<_>>(), &(0..=4000).collect::<Vec<_>>()), Mode::Train)
+            .unwrap();
         group.backward(&outputs).unwrap();
         if look_up {
             group.read_rows(&(5000..8500).collect::<Vec<_>>()).unwrap();
         }
         group.flush().unwrap();
         let mut words = vec![0; 4000 * group.layout().row.record_words as usize];
-        group.read_part(hotrow::Part::Records, 0, &mut words).unwrap();
+        group.read_part(hotrow::state::Part::Records, 0, &mut words).unwrap();
         (words, group.traffic().map(|traffic| traffic.records_out))
     };
     let (wanted, _) = records(Placement::Device, false);
@@ -201,9 +203,9 @@ fn a_refused_batch_loses_nothing(context: &Context) {
     let large: Vec<u32> = (0..distinct).collect();
     for pending in [false, true] {
         let mut group = Group::new(context, config.clone()).unwrap();
-        group.forward(&first, &[0, 300], None).unwrap();
+        group.forward(Bags::new(&first, &[0, 300]), Mode::Train).unwrap();
         group.backward(&[1.0; 128]).unwrap();
-        group.forward(&second, &[0, 300], None).unwrap(); // evicts the updated rows
+        group.forward(Bags::new(&second, &[0, 300]), Mode::Train).unwrap(); // evicts the updated rows
         let wanted = group.read_rows(&rows).unwrap();
         if !pending {
             group.discard_pending();
@@ -211,14 +213,14 @@ fn a_refused_batch_loses_nothing(context: &Context) {
         if u64::from(distinct) * 512 <= context.caps().binding_bytes {
             return; // no batch of this table is too large for this device
         }
-        refuses!(group.prefetch(&large, &[0, distinct], None), Error::TooLarge { .. } | Error::OutOfMemory { .. });
+        refuses!(group.prefetch(Bags::new(&large, &[0, distinct])), Error::TooLarge { .. } | Error::OutOfMemory { .. });
         assert_eq!(group.read_rows(&rows).unwrap(), wanted);
         if pending {
             group.backward(&[0.0; 128]).unwrap();
         }
         group.flush().unwrap();
         let store = group.store().unwrap().clone();
-        assert_eq!(store.read_rows(group.layout(), &rows).unwrap(), wanted);
+        assert_eq!(store.read_rows(group.config(), &rows).unwrap(), wanted);
     }
 }
 
@@ -230,14 +232,14 @@ fn a_file_is_not_flushed_by_halves(context: &Context) {
         let path = folder.path().join(format!("{after}"));
         let store = SharedStore::new(FileStore::create(&path, &config()).unwrap());
         let mut group = Group::with_store(context, config(), store).unwrap();
-        let outputs = group.forward(&[1, 2, 3], &[0, 3], None).unwrap();
-        let mut ways = vec![0; hotrow::Part::Ways.words(group.config(), group.layout()) as usize];
-        group.read_part(hotrow::Part::Ways, 0, &mut ways).unwrap();
+        let outputs = group.forward(Bags::new(&[1, 2, 3], &[0, 3]), Mode::Train).unwrap();
+        let mut ways = vec![0; hotrow::state::Part::Ways.words(group.config(), group.layout()) as usize];
+        group.read_part(hotrow::state::Part::Ways, 0, &mut ways).unwrap();
         group.flush().unwrap();
         match after {
             0 => {}
             1 => group.backward(&outputs).unwrap(),
-            2 => group.write_part(hotrow::Part::Ways, 0, &ways).unwrap(),
+            2 => group.write_part(hotrow::state::Part::Ways, 0, &ways).unwrap(),
             _ => {
                 group.discard_pending();
                 group.write_rows(&[1], &[0.5; 20]).unwrap();
@@ -263,10 +265,10 @@ fn encoders_that_are_dropped(context: &Context) {
         run(group, 0..2, true);
         // This batch is larger than all batches before it, so the transfer grows with the next prefetch.
         let (indices, offsets) = (self::batch(3).0[..50].to_vec(), vec![0, 50]);
-        let outputs = group.forward(&indices, &offsets, None).unwrap();
+        let outputs = group.forward(Bags::new(&indices, &offsets), Mode::Train).unwrap();
         group.backward(&outputs).unwrap();
         let (indices, offsets) = self::batch(4);
-        group.forward(&indices, &offsets, None).unwrap();
+        group.forward(Bags::new(&indices, &offsets), Mode::Train).unwrap();
     }
     // A dropped prefetch while a backward may still come, then a backward, then the prefetch again.
     group.encode_prefetch(&mut encoder(), &batch).unwrap();
@@ -281,7 +283,7 @@ fn encoders_that_are_dropped(context: &Context) {
     // A step follows a backward that was dropped at once.
     let (indices, offsets) = self::batch(9);
     for group in [&mut plain, &mut group] {
-        group.forward(&indices, &offsets, None).unwrap();
+        group.forward(Bags::new(&indices, &offsets), Mode::Train).unwrap();
     }
     group.encode_backward(&mut encoder(), grads.slice(..)).unwrap();
     plain.discard_pending();
@@ -291,8 +293,7 @@ fn encoders_that_are_dropped(context: &Context) {
 /// A disk that stays full: rows that left the cache can still be read, and the group can be saved elsewhere.
 #[gpu_test]
 fn a_full_store_can_be_saved_elsewhere(context: &Context) {
-    let layout = hotrow::Layout::new(&config(), u64::MAX).unwrap();
-    let failing = Failing::new(RamStore::new(&layout).unwrap());
+    let failing = Failing::new(RamStore::new(&config()).unwrap());
     let full = failing.full.clone();
     let mut group = Group::with_store(context, config(), SharedStore::new(failing)).unwrap();
     let mut other = Group::new(context, config()).unwrap();
@@ -303,7 +304,7 @@ fn a_full_store_can_be_saved_elsewhere(context: &Context) {
     full.store(true, Relaxed);
     let (indices, offsets) = batch(3);
     for _ in 0..2 {
-        refuses!(group.forward(&indices, &offsets, None), Error::Store { what: "disk", .. });
+        refuses!(group.forward(Bags::new(&indices, &offsets), Mode::Train), Error::Store { what: "disk", .. });
     }
     let (_folder, path) = place();
     hotrow::checkpoint::save(&mut group, &path).unwrap();
@@ -342,20 +343,19 @@ fn a_lost_device_leaves_the_table(_: &Context) {
     run(&mut group, 0..2, true);
     let rows: Vec<u32> = (0..3000).collect();
     let wanted = group.read_rows(&rows).unwrap();
-    let layout = group.layout().clone();
     let resident = {
         let ways = group.snapshot().unwrap().ways;
         (0..3000u32).filter(|row| ways.contains(row)).collect::<Vec<_>>()
     };
     let (indices, offsets) = batch(9);
-    group.prefetch(&indices, &offsets, None).unwrap();
+    group.prefetch(Bags::new(&indices, &offsets)).unwrap();
     context.device().destroy();
     let lost = |result: Result<(), Error>| assert!(matches!(result, Err(Error::Device { .. })), "{result:?}");
     lost(group.forward_prefetched().map(drop));
     lost(group.forward_prefetched().map(drop));
     drop(group);
-    let found = store.read_rows(&layout, &rows).unwrap();
-    let (dim, mut apart) = (layout.row.dim as usize, 0);
+    let found = store.read_rows(&config(), &rows).unwrap();
+    let (dim, mut apart) = (config().dim as usize, 0);
     for (row, (a, b)) in (0u32..).zip(found.chunks(dim).zip(wanted.chunks(dim))) {
         // The cache holds a resident row in more detail than its record: INT4 over [-2, 2] has steps of at most 0.27.
         let near = a.iter().zip(b).all(|(a, b)| (a - b).abs() < if resident.contains(&row) { 0.3 } else { 1e-6 });
@@ -453,7 +453,7 @@ fn the_last_of_four_billion_rows(context: &Context) {
     assert!(group.layout().table_bytes() > 1 << 36);
     let rows: Vec<u32> = (0..100).flat_map(|i| [i, 1 << 31 | i, last - i]).collect();
     let offsets: Vec<u32> = (0..=rows.len() as u32).collect();
-    let outputs = group.forward(&rows, &offsets, None).unwrap();
+    let outputs = group.forward(Bags::new(&rows, &offsets), Mode::Train).unwrap();
     assert!(outputs.iter().all(|&x| x == 0.0));
     // Each row gets its own two values, so that a record written to a wrong row is noticed.
     let grads: Vec<f32> = (0..rows.len() * 40).map(|i| -((i / 40) as f32) * (i % 2) as f32).collect();
@@ -462,7 +462,7 @@ fn the_last_of_four_billion_rows(context: &Context) {
     drop(group);
     let store = SharedStore::new(FileStore::open(&path, &config).unwrap());
     let group = Group::with_store(context, config, store).unwrap();
-    let found = group.store().unwrap().read_rows(group.layout(), &rows).unwrap();
+    let found = group.store().unwrap().read_rows(group.config(), &rows).unwrap();
     let wanted: Vec<f32> = grads.iter().map(|g| -g).collect();
     for (i, (a, b)) in found.chunks(40).zip(wanted.chunks(40)).enumerate() {
         assert!(a.iter().zip(b).all(|(a, b)| (a - b).abs() <= b.abs() * 1e-6), "row {}: {a:?} for {b:?}", rows[i]);

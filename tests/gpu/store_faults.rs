@@ -10,8 +10,8 @@ use std::{
 };
 
 use hotrow::{
-    Context, Error, FileStore, Group, GroupConfig, Init, Optimizer, Placement, Precision, SharedStore, Snapshot,
-    checkpoint, prelude::*,
+    Bags, Context, Error, FileStore, Group, GroupConfig, Init, Mode, Optimizer, Placement, Precision, SharedStore,
+    checkpoint, prelude::*, state::Snapshot,
 };
 use hotrow_harness::{
     failing::{Failing, insist},
@@ -48,11 +48,11 @@ fn train(group: &mut Group, steps: Range<u32>, overlap: bool, failures: &mut u32
                     return again;
                 }
             }
-            group.forward(&batch(step), &offsets, None)
+            group.forward(Bags::new(&batch(step), &offsets), Mode::Train)
         });
         ahead = overlap && step + 1 < steps.end;
         if ahead {
-            insist(failures, || group.prefetch(&batch(step + 1), &offsets, None));
+            insist(failures, || group.prefetch(Bags::new(&batch(step + 1), &offsets)));
         }
         insist(failures, || group.backward(&outputs));
     }

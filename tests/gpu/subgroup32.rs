@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use hotrow::{
-    Context, RankBody,
+    Context,
     internals::{
-        context_with_texts,
+        RankBody, context_with_texts,
         shader::{self, Bodies},
     },
 };

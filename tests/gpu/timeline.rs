@@ -3,8 +3,8 @@
 
 use hotrow::internals::Pieces as _;
 use hotrow::{
-    Batch, Context, Group, GroupConfig, Optimizer, OutputBuffer, Policy, Precision, Resolution, Timeline, Timings,
-    prelude::*, wgpu,
+    Bags, Batch, Context, Group, GroupConfig, Mode, Optimizer, OutputBuffer, Policy, Precision, Resolution, Timeline,
+    Timings, prelude::*, wgpu,
 };
 
 use crate::caller::{self, storage, submit};
@@ -24,7 +24,7 @@ fn step(context: &Context, timeline: &Timeline, indices: u32) -> Timings {
     let grads = storage(&vec![0; indices as usize * 8]);
     let mut encoder = caller::encoder(context);
     let batch = Batch { indices: Some(rows.slice(..)), offsets: offsets.slice(..), weights: None };
-    group.encode_forward(&mut encoder, &batch, outputs.slice(..)).unwrap();
+    group.encode_forward(&mut encoder, &batch, outputs.slice(..), Mode::Train).unwrap();
     group.encode_backward(&mut encoder, grads.slice(..)).unwrap();
     timeline.resolve(&mut encoder);
     context.queue().submit([encoder.finish()]);
@@ -97,7 +97,7 @@ fn a_stretch_and_more_dispatches_than_stamps(context: &Context) {
     for _ in 0..2 {
         let mut group = Group::new(&timed, GroupConfig::new(&[100], 4)).unwrap();
         for _ in 0..300 {
-            group.forward(&[1, 2, 3], &[0, 3], None).unwrap();
+            group.forward(Bags::new(&[1, 2, 3], &[0, 3]), Mode::Train).unwrap();
             group.discard_pending();
         }
         submit(context, |encoder| timeline.resolve(encoder));
@@ -133,7 +133,7 @@ fn dispatches(context: &Context, config: &GroupConfig, indices: u32, half: bool)
         } else {
             let outputs = outputs.slice(..4);
             let outputs = if half { OutputBuffer::F16(outputs) } else { OutputBuffer::F32(outputs) };
-            group.encode_forward(&mut encoder, &batch, outputs).unwrap();
+            group.encode_forward(&mut encoder, &batch, outputs, Mode::Train).unwrap();
         }
         timeline.resolve(&mut encoder);
         context.queue().submit([encoder.finish()]);

@@ -1,6 +1,6 @@
 //! The shaders with and without wgpu's runtime checks, whatever mode the rest of the suite runs in.
 
-use hotrow::{Context, ContextOptions, RankBody};
+use hotrow::{Context, ContextOptions, internals::RankBody};
 
 use hotrow_harness::{device::again, gpu_test, lockstep, sample_seeds};
 

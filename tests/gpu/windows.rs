@@ -2,7 +2,7 @@
 
 use hotrow::internals::Pieces as _;
 use hotrow::{
-    Context, Error, Group, GroupConfig, Init, MemoryReport, Optimizer, Policy, Precision,
+    Bags, Context, Error, Group, GroupConfig, Init, MemoryReport, Mode, Optimizer, Policy, Precision,
     internals::layout::{Field, WAYS, way_at},
     prelude::*,
     wgpu,
@@ -29,10 +29,10 @@ fn config(dim: u32, policy: Policy, optimizer: Optimizer) -> GroupConfig {
 
 /// The same configuration with its cache in `windows` windows. Ten sets do not divide evenly.
 fn in_windows(config: &GroupConfig, windows: u32) -> GroupConfig {
-    let layout = hotrow::Layout::new(config, u64::MAX).unwrap();
+    let layout = hotrow::internals::Layout::new(config, u64::MAX).unwrap();
     let slots = u64::from(layout.slots().div_ceil(windows));
     let config = config.clone().with_window_bytes(Some(slots * layout.slot_bytes()));
-    assert_eq!(hotrow::Layout::new(&config, u64::MAX).unwrap().windows(), windows);
+    assert_eq!(hotrow::internals::Layout::new(&config, u64::MAX).unwrap().windows(), windows);
     config
 }
 
@@ -72,17 +72,17 @@ fn a_cache_larger_than_a_binding(context: &Context) {
     let layout = group.layout().clone();
     assert!(layout.window_slots == 262_144 && layout.windows() == 2, "{layout:?}");
     assert!(u64::from(layout.slots()) * layout.slot_bytes() > 150_000_000);
-    assert_eq!(group.memory(), MemoryReport::plan(&config, &layout, hotrow::Calls::default()));
+    assert_eq!(group.memory(), MemoryReport::planned(&config, &layout, hotrow::Calls::default()));
 
     // The gradients give each row its own values, which no format but the cache's FP32 represents.
     let rows: Vec<u32> = (0..400_000).step_by(20).collect();
     let offsets: Vec<u32> = (0..=rows.len() as u32).collect();
     let wanted: Vec<f32> = rows.iter().flat_map(|&row| (0..128).map(move |q| row as f32 + q as f32 / 128.0)).collect();
     let grads: Vec<f32> = wanted.iter().map(|value| 0.5 - value).collect();
-    assert!(group.forward(&rows, &offsets, None).unwrap().iter().all(|&value| value == 0.5));
+    assert!(group.forward(Bags::new(&rows, &offsets), Mode::Train).unwrap().iter().all(|&value| value == 0.5));
     group.backward(&grads).unwrap();
     assert!(group.read_rows(&rows).unwrap() == wanted);
-    assert!(group.forward_frozen(&rows, &offsets, None).unwrap() == wanted);
+    assert!(group.forward(Bags::new(&rows, &offsets), Mode::Frozen).unwrap() == wanted);
 
     let before = group.snapshot().unwrap();
     assert_eq!(before.cache.len() as u64 * 4, u64::from(layout.slots()) * layout.slot_bytes());
@@ -110,7 +110,7 @@ fn a_cache_that_cannot_be_bound_is_refused(_: &Context) {
     let bare = Context::with_options(&device, &queue, &options()).unwrap();
     assert_eq!(bare.caps().choose_windows(), 1);
     let one = config(24, Policy::Lru, Optimizer::sgd(0.1));
-    Group::new(&bare, one.clone()).unwrap().forward(&[1, 2], &[0, 2], None).unwrap();
+    Group::new(&bare, one.clone()).unwrap().forward(Bags::new(&[1, 2], &[0, 2]), Mode::Train).unwrap();
     let buffers = || device.generate_allocator_report().map(|report| report.allocations.len());
     device.poll(wgpu::PollType::wait_indefinitely()).unwrap();
     let before = buffers();
@@ -129,9 +129,9 @@ fn a_cache_that_cannot_be_bound_is_refused(_: &Context) {
 #[test]
 fn a_window_holds_a_slot() {
     let small = config(24, Policy::Lru, Optimizer::sgd(0.1)).with_window_bytes(Some(95));
-    refuses!(hotrow::Layout::new(&small, u64::MAX), Error::Config { field: "window_bytes", .. });
+    refuses!(hotrow::internals::Layout::new(&small, u64::MAX), Error::Config { field: "window_bytes", .. });
     let enough = small.clone().with_window_bytes(Some(96));
-    assert_eq!(hotrow::Layout::new(&enough, u64::MAX).unwrap().windows(), 320);
+    assert_eq!(hotrow::internals::Layout::new(&enough, u64::MAX).unwrap().windows(), 320);
     // Without a cache no window is needed.
-    hotrow::Layout::new(&small.with_cache_rows(0), u64::MAX).unwrap();
+    hotrow::internals::Layout::new(&small.with_cache_rows(0), u64::MAX).unwrap();
 }

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use hotrow_harness::child;
 
-use super::{config, layout};
+use super::config;
 
 const HEADER: u64 = 4096;
 const STRIDE: usize = 20;
@@ -38,7 +38,7 @@ fn made(config: &GroupConfig) -> Place {
     let mut made = FileStore::create(&place.path, config).unwrap();
     assert!(!made.filled() && !made.was_flushed());
     let values: Vec<f32> = (0..1200).map(|i| i as f32).collect();
-    store::fill(&mut made, config, &layout(config), Some(&values)).unwrap();
+    store::fill(&mut made, config, Some(&values)).unwrap();
     made.flushed(7).unwrap();
     place
 }
@@ -72,13 +72,13 @@ fn opened_again() {
     assert_eq!(store.step(), 7);
     // The owner reads the table that a lost device has left.
     let shared = SharedStore::new(store);
-    let rows = shared.read_rows(&layout(&config()), &[99, 0]).unwrap();
+    let rows = shared.read_rows(&config(), &[99, 0]).unwrap();
     let wanted = |row: u32| (0..12).map(move |e| (row * 12 + e) as f32);
     for (x, wanted) in rows.iter().zip(wanted(99).chain(wanted(0))) {
         assert!((x - wanted).abs() <= 11.0 / 255.0, "{x} {wanted}");
     }
-    assert_eq!(refused(shared.read_rows(&layout(&GroupConfig::new(&[100], 13)), &[0])).0, "shape");
-    assert_eq!(refused(shared.read_rows(&layout(&config()), &[100])).0, "row");
+    assert_eq!(refused(shared.read_rows(&GroupConfig::new(&[100], 13), &[0])).0, "shape");
+    assert_eq!(refused(shared.read_rows(&config(), &[100])).0, "row");
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn the_largest_table_is_created_sparse() {
     let config = GroupConfig::new(&[u32::MAX - 1], 4);
     let began = Instant::now();
     let mut made = FileStore::create(&place.path, &config).unwrap();
-    store::fill(&mut made, &config, &layout(&config), None).unwrap();
+    store::fill(&mut made, &config, None).unwrap();
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     let last = u32::MAX - 2;
     made.write(&[last, 0], &[&[3; 12][..], &[4; 12]].concat()).unwrap();
@@ -326,7 +326,7 @@ fn disk_full() {
     let place = place();
     let config = GroupConfig::new(&[4096], 128);
     let mut made = FileStore::create(&place.path, &config).unwrap();
-    store::fill(&mut made, &config, &layout(&config), None).unwrap();
+    store::fill(&mut made, &config, None).unwrap();
     drop(made);
     child::passed("store::faults::writes_without_room", &place.path, Some(256));
     // The call that failed in the child succeeds now that there is room.

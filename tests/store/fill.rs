@@ -9,7 +9,7 @@ use hotrow::{
 
 use hotrow_harness::{child, data::place};
 
-use super::{config, layout};
+use super::config;
 
 fn records(store: &dyn Store) -> Vec<u8> {
     let mut all = vec![0; store.rows() as usize * store.stride() as usize];
@@ -18,8 +18,8 @@ fn records(store: &dyn Store) -> Vec<u8> {
 }
 
 fn filled(config: &GroupConfig, source: Option<&dyn Source>) -> Result<RamStore, Error> {
-    let mut made = RamStore::new(&layout(config))?;
-    let result = store::fill(&mut made, config, &layout(config), source);
+    let mut made = RamStore::new(config)?;
+    let result = store::fill(&mut made, config, source);
     assert_eq!(made.filled(), result.is_ok());
     result.map(|()| made)
 }
@@ -43,7 +43,7 @@ fn as_a_group() {
             assert!(records(&ram) == words, "{precision:?} {init:?}");
             let folder = tempfile::tempdir().unwrap();
             let mut file = FileStore::create(folder.path().join("table"), &config).unwrap();
-            store::fill(&mut file, &config, &layout(&config), None).unwrap();
+            store::fill(&mut file, &config, None).unwrap();
             assert!(records(&file) == words, "{precision:?} {init:?}");
             if init != Init::Constant(0.0) {
                 let other = config.with_seed(4);
@@ -83,7 +83,7 @@ fn from_rows_of_any_kind() {
     let rows: Vec<u32> = (0..7123).collect();
     for (k, source) in sources.into_iter().enumerate() {
         let shared = SharedStore::new(filled(&config, Some(source)).unwrap());
-        assert!(shared.read_rows(&layout(&config), &rows).unwrap() == values, "source {k}");
+        assert!(shared.read_rows(&config, &rows).unwrap() == values, "source {k}");
         let mut group = CpuGroup::filled(config.clone(), source).unwrap();
         assert!(group.read_rows(&rows).unwrap() == values, "source {k}");
     }
@@ -91,7 +91,7 @@ fn from_rows_of_any_kind() {
     let mut other = values.clone();
     other[71_229] += 1.0;
     let shared = SharedStore::new(filled(&config, Some(&other)).unwrap());
-    assert!(shared.read_rows(&layout(&config), &rows).unwrap() != values);
+    assert!(shared.read_rows(&config, &rows).unwrap() != values);
 }
 
 #[test]
@@ -174,12 +174,12 @@ fn rows_that_are_not_finite() {
 
 #[test]
 fn stores_of_another_shape() {
-    let mut small = RamStore::new(&layout(&GroupConfig::new(&[99], 12))).unwrap();
-    let error = store::fill(&mut small, &config(), &layout(&config()), None).unwrap_err();
+    let mut small = RamStore::new(&GroupConfig::new(&[99], 12)).unwrap();
+    let error = store::fill(&mut small, &config(), None).unwrap_err();
     let Error::Store { what: "shape", wanted, found, .. } = error else { panic!("{error}") };
     assert_eq!((&*wanted, &*found), ("100 records of 20 bytes", "99 records of 20 bytes"));
     let huge = GroupConfig::new(&[u32::MAX - 1], 1 << 24);
-    refuses!(RamStore::new(&layout(&huge)), Error::OutOfMemory { what: "records", .. });
+    refuses!(RamStore::new(&huge), Error::OutOfMemory { what: "records", .. });
 }
 
 #[test]
@@ -237,7 +237,7 @@ mod memory {
     #[ignore = "a child: run by never_in_fp32"]
     fn of_a_file() {
         let mut file = FileStore::create(child::path(), &large()).unwrap();
-        store::fill(&mut file, &large(), &layout(&large()), Some(&source)).unwrap();
+        store::fill(&mut file, &large(), Some(&source)).unwrap();
         assert!(child::memory("VmHWM") < LIMIT, "{}", child::memory("VmHWM"));
     }
 

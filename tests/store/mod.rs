@@ -5,7 +5,7 @@ mod fill;
 mod killed;
 mod model;
 
-use hotrow::{GroupConfig, Layout};
+use hotrow::{GroupConfig, internals::Layout};
 
 /// 100 rows of 5 words: scale, bias, three of payload.
 fn config() -> GroupConfig {

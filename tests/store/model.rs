@@ -109,7 +109,7 @@ proptest! {
 
     #[test]
     fn ram(calls in calls()) {
-        prop_assert_eq!(play(RamStore::new(&layout(&config())).unwrap(), &calls), Ok(()));
+        prop_assert_eq!(play(RamStore::new(&config()).unwrap(), &calls), Ok(()));
     }
 
     #[test]
@@ -167,7 +167,7 @@ fn wrong_stores_are_found_out() {
         Call::ReadRange(45, 55),
         Call::Reopen(17),
     ];
-    let wrong = |what| play(Wrong(RamStore::new(&layout(&config())).unwrap(), what), &calls);
+    let wrong = |what| play(Wrong(RamStore::new(&config()).unwrap(), what), &calls);
     assert_eq!(wrong("nothing"), Ok(()));
     for what in ["order", "neighbour", "last", "range", "step"] {
         assert!(wrong(what).is_err(), "{what}");
@@ -178,7 +178,7 @@ fn wrong_stores_are_found_out() {
 fn both(config: &GroupConfig) -> (tempfile::TempDir, [Box<dyn Store>; 2]) {
     let folder = tempfile::tempdir().unwrap();
     let file = FileStore::create(folder.path().join("table"), config).unwrap();
-    (folder, [Box::new(RamStore::new(&layout(config)).unwrap()), Box::new(file)])
+    (folder, [Box::new(RamStore::new(config).unwrap()), Box::new(file)])
 }
 
 /// Lists that several threads share, of scattered and of neighbouring rows.

@@ -2,9 +2,12 @@
 //! bits, because WGSL lets a driver fuse and reorder within an expression, and a code may then be its neighbour (SPEC 3).
 
 use hotrow::{
-    Context, CpuGroup, Error, Group, GroupConfig, Init, Layout, Optimizer, OutOfRange, Part, Placement, Policy,
-    Pooling, Precision, Rounding, codec, hash::fmix32, prelude::*,
+    Bags, Context, CpuGroup, Error, Group, GroupConfig, Init, Mode, Optimizer, OptimizerKind, OutOfRange, OutputSlice,
+    Placement, Policy, Pooling, Precision, Rounding,
+    prelude::*,
+    state::{self, Part},
 };
+use hotrow_report::fmix32;
 
 /// Difference that floats of one expression may have, relative to its largest term.
 const RELATIVE: f32 = 16.0 * f32::EPSILON;
@@ -91,9 +94,14 @@ async fn lockstep(
         }
         let weights: Vec<f32> = indices.iter().map(|_| 1.0 + draw.float()).collect();
         let weights = (draw.below(2) == 0).then_some(weights.as_slice());
-        let mut expected = cpu.forward(&indices, &offsets, weights)?;
+        let mut expected = cpu.forward(Bags::new(&indices, &offsets).with_weights(weights), Mode::Train)?;
         let mut outputs = vec![0.0; expected.len()];
-        gpu.forward_async(&indices, &offsets, weights, &mut outputs).await?;
+        gpu.forward_into_async(
+            Bags::new(&indices, &offsets).with_weights(weights),
+            Mode::Train,
+            OutputSlice::F32(&mut outputs),
+        )
+        .await?;
         if spoil && let Some(first) = expected.first_mut() {
             *first += 0.25;
         }
@@ -116,15 +124,14 @@ async fn lockstep(
 
 /// Compares the states of both groups, and gives the CPU that of the device.
 async fn states(gpu: &mut Group, cpu: &mut CpuGroup) -> Result<Option<String>, Error> {
-    let layout = cpu.layout().clone();
     for part in Part::ALL {
-        let mut theirs = vec![0; part.words(gpu.config(), &layout) as usize];
+        let mut theirs = vec![0; part.words(gpu.config(), cpu.layout()) as usize];
         let mut ours = theirs.clone();
         gpu.read_part_async(part, 0, &mut theirs).await?;
         cpu.read_part(part, 0, &mut ours)?;
         let difference = match part {
             Part::Cache => floats("cache", &values(&theirs), &values(&ours)),
-            Part::Records => records(&layout, &theirs, &ours),
+            Part::Records => records(gpu.config(), &theirs, &ours)?,
             _ => theirs
                 .iter()
                 .zip(&ours)
@@ -153,35 +160,33 @@ fn floats(what: &str, device: &[f32], cpu: &[f32]) -> Option<String> {
 }
 
 /// Values are close, or their codes are neighbours.
-fn records(layout: &Layout, device: &[u32], cpu: &[u32]) -> Option<String> {
-    let row = &layout.row;
-    for (number, (a, b)) in
-        device.chunks_exact(row.record_words as usize).zip(cpu.chunks_exact(row.record_words as usize)).enumerate()
-    {
+fn records(config: &GroupConfig, device: &[u32], cpu: &[u32]) -> Result<Option<String>, Error> {
+    let words = device.len() / config.total_rows() as usize;
+    // Sums of squares in halves; the sum of a row is a float.
+    let halves = config.precision != Precision::Fp32 && config.optimizer.kind == OptimizerKind::AdaGrad;
+    for (number, (a, b)) in device.chunks_exact(words).zip(cpu.chunks_exact(words)).enumerate() {
         if a == b {
             continue;
         }
         let half = |x: f32, y: f32| x.abs().max(y.abs()) / 1024.0 + 2f32.powi(-24);
-        for element in 0..row.dim {
-            let (x, y) = (codec::weight(row, a, element), codec::weight(row, b, element));
-            let neighbour = match row.precision {
+        let (device, cpu) = (state::values(config, a)?, state::values(config, b)?);
+        for (element, (&x, &y)) in device.iter().zip(&cpu).enumerate() {
+            if element >= config.dim as usize {
+                let neighbour = if halves { half(x, y) } else { 0.0 };
+                if !close(x, y, SIZE * SIZE) && (x - y).abs() > neighbour {
+                    return Ok(Some(format!("record {number}, float {element}: {x} on the device, {y} on the CPU")));
+                }
+                continue;
+            }
+            let neighbour = match config.precision {
                 Precision::Fp32 => 0.0,
                 Precision::Fp16 => half(x, y),
                 _ => f32::from_bits(a[0]) * 1.001,
             };
             if !close(x, y, SIZE) && (x - y).abs() > neighbour {
-                return Some(format!("record {number}, element {element}: {x} on the device, {y} on the CPU"));
-            }
-        }
-        for element in 0..row.state {
-            let (x, y) = (codec::state(row, a, element), codec::state(row, b, element));
-            let moment = x.abs().max(y.abs()) / 127.0;
-            let neighbour =
-                if row.state_bits == 16 { if row.facts & 2 != 0 { moment } else { half(x, y) } } else { 0.0 };
-            if !close(x, y, SIZE * SIZE) && (x - y).abs() > neighbour {
-                return Some(format!("record {number}, state {element}: {x} on the device, {y} on the CPU"));
+                return Ok(Some(format!("record {number}, element {element}: {x} on the device, {y} on the CPU")));
             }
         }
     }
-    None
+    Ok(None)
 }

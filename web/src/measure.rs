@@ -7,11 +7,13 @@ use futures_intrusive::channel::shared::oneshot_channel;
 #[cfg(not(target_family = "wasm"))]
 use hotrow::Lookup as _;
 use hotrow::{
-    Batch, Context, Count, Error, Group, GroupConfig, Init, Optimizer, Precision, Resolution, Sorter, Timeline,
-    hash::fmix32,
+    Batch, Context, Count, Error, Group, GroupConfig, Init, Mode, Optimizer, Precision, Resolution, Sorter, Timeline,
     wgpu::{self, util::DeviceExt as _},
 };
-use hotrow_report::rows::{Job, LENGTHS, Rows};
+use hotrow_report::{
+    fmix32,
+    rows::{Job, LENGTHS, Rows},
+};
 use serde_json::{Value, json};
 use web_time::Instant;
 
@@ -306,7 +308,7 @@ impl Work {
         let indices = Some(self.indices[batch as usize % self.indices.len()].slice(..));
         let batch = Batch { indices, offsets: self.offsets.slice(..), weights: None };
         self.group.discard_pending();
-        self.group.encode_forward(encoder, &batch, self.outputs.slice(..))
+        self.group.encode_forward(encoder, &batch, self.outputs.slice(..), Mode::Train)
     }
 
     fn step(&mut self, encoder: &mut wgpu::CommandEncoder, batch: u32) -> Result<(), Error> {

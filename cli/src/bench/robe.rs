@@ -3,7 +3,7 @@
 mod runner;
 
 use hotrow::robe::{Backward, Config};
-use hotrow::{AddBody, Optimizer, OptimizerKind, Pooling};
+use hotrow::{Optimizer, OptimizerKind, Pooling, internals::AddBody};
 use rand::RngExt as _;
 use std::time::Duration;
 

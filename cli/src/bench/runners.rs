@@ -1,6 +1,6 @@
 //! Takes the steps of the sweep: on the CPU, on a device, and on a device with a staged table.
 
-use hotrow::{Counters, CpuGroup, Group, GroupConfig, Placement, Resolution, prelude::*};
+use hotrow::{Bags, Counters, CpuGroup, Group, GroupConfig, Mode, Placement, Resolution, prelude::*};
 use hotrow_report::clock::{Clock, Inputs, gradients, timed};
 
 /// Counters and bytes over the bus.
@@ -55,7 +55,7 @@ impl<'a> Runner<'a> {
     pub(super) fn step(&mut self, indices: &[u32]) -> anyhow::Result<Option<[f64; 2]>> {
         match self {
             Self::Cpu(group, offsets, grads) => {
-                let (outputs, forward) = timed(|| group.forward(indices, offsets, None));
+                let (outputs, forward) = timed(|| group.forward(Bags::new(indices, offsets), Mode::Train));
                 std::hint::black_box(outputs?);
                 let (updated, backward) = timed(|| group.backward(grads));
                 updated?;
@@ -65,7 +65,7 @@ impl<'a> Runner<'a> {
                 let indices = clock.storage(indices);
                 let round = clock.round(&["forward", "backward"], |phase, encoder| {
                     if phase == 0 {
-                        group.encode_forward(encoder, &inputs.with(&indices), inputs.outputs.slice(..))?;
+                        group.encode_forward(encoder, &inputs.with(&indices), inputs.outputs.slice(..), Mode::Train)?;
                     } else {
                         group.encode_backward(encoder, inputs.grads.slice(..))?;
                     }

@@ -5,8 +5,8 @@ use super::robe;
 use hotrow::internals::Pieces as _;
 use hotrow::robe::Config;
 use hotrow::{
-    Calls, Error, GroupConfig, Layout, MemoryReport, Optimizer, OptimizerKind, Placement, Policy, Precision,
-    StatePrecision,
+    Calls, Error, GroupConfig, MemoryReport, Optimizer, OptimizerKind, Placement, Policy, Precision, StatePrecision,
+    internals::Layout,
 };
 use hotrow_report::failure::Failure;
 use hotrow_report::names::{PLACES, one_of};
@@ -91,7 +91,7 @@ impl Args {
             let of = |cache_rows, batch| {
                 let config = config.clone().with_cache_rows(cache_rows);
                 let calls = calls_of(batch).with_prefetch(self.prefetch);
-                Ok(MemoryReport::plan(&config, &Layout::new(&config, BINDING)?, calls))
+                MemoryReport::plan(&config, BINDING, calls)
             };
             let report = of(config.cache_rows, batch).map_err(Failure::usage)?;
             let fits = |rows, batch| is_bound(&of(rows, batch));

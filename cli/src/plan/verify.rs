@@ -3,7 +3,7 @@
 mod order;
 
 use anyhow::anyhow;
-use hotrow::{Context, Counters, CpuGroup, Embedding, Group, GroupConfig, Placement};
+use hotrow::{Bags, Context, Counters, CpuGroup, Embedding, Group, GroupConfig, Mode, Placement};
 use hotrow_plan::scars::{Expected, Forecast, Judgement, Pinned, Skew};
 use hotrow_report::failure::Failure;
 use hotrow_report::object::{self, Field, Object, fields};
@@ -158,7 +158,7 @@ fn count(group: &mut dyn Embedding, job: &Job<'_>, order: &Order, progress: &Pro
     let before: Counters = group.counters()?.into_iter().sum();
     let mut gradients = Vec::new();
     for (ids, offsets) in order.batches() {
-        group.forward(ids, &offsets, None)?;
+        group.forward(Bags::new(ids, &offsets), Mode::Train)?;
         if job.training {
             let floats = (offsets.len() - 1) * job.config.dim as usize;
             if gradients.len() < floats {

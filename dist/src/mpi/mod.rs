@@ -1,14 +1,14 @@
 //! Ranks of an MPI job.
 //!
 //! ```no_run
-//! use hotrow::{CpuGroup, GroupConfig, Lookup};
+//! use hotrow::{Bags, CpuGroup, GroupConfig, Lookup, Mode};
 //! use hotrow_dist::{Group, mpi};
 //!
 //! // Started by `mpirun -n 4 PROGRAM`, on each rank:
 //! fn main() -> std::process::ExitCode {
 //!     mpi::run(|comm| {
 //!         let mut group = Group::new(comm, GroupConfig::new(&[1000], 4), 4, CpuGroup::new)?;
-//!         let outputs = group.forward(&[7, 3], &[0, 2], None)?;
+//!         let outputs = group.forward(Bags::new(&[7, 3], &[0, 2]), Mode::Train)?;
 //!         Ok(group.backward(&outputs)?)
 //!     })
 //! }

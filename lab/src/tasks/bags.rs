@@ -12,8 +12,8 @@ use crate::hyper::Hyper;
 use crate::task::{About, Task};
 use anyhow::{Context as _, ensure};
 use burn::tensor::Tensor;
-use hotrow::hash::fmix32;
 use hotrow::{Init, Pooling};
+use hotrow_report::fmix32;
 use hotrow_report::trace::{self, Source};
 use std::{collections::HashMap, ops::Range};
 

@@ -8,7 +8,7 @@ use crate::hyper::Hyper;
 use crate::task::{About, Task};
 use anyhow::ensure;
 use burn::tensor::Tensor;
-use hotrow::rng::pcg4d;
+use hotrow::internals::rng::pcg4d;
 use hotrow::{Init, OptimizerKind, Pooling};
 use hotrow_report::trace::{self, Source};
 use std::ops::Range;

@@ -9,7 +9,7 @@ use crate::{
         rows::{blocks, checked, zeroed},
     },
 };
-use hotrow::{Source, rng::pcg4d, robe::Config};
+use hotrow::{Source, internals::rng::pcg4d, robe::Config};
 
 /// ROBE, corollary 6: with probability 1 - delta, `M = S E` of k normal projections is a (1 ± eps) setup for a table E of `rows` x `dim` if
 /// `k = Omega(sigma^2 / eps^2 (ln(1 / delta) + max(dim, ln rows)))`; `|M| = k dim`. The paper does not state the constant; here it is 1, so this is an order

@@ -1,6 +1,6 @@
 //! Bytes of a record, a slot and a lookup, computed by the crate's own layout and memory plan, so that no second formula can become wrong.
 
-use hotrow::{Calls, Error, GroupConfig, Layout, MemoryReport, Placement, Policy, WAYS};
+use hotrow::{Calls, Error, GroupConfig, MemoryReport, Placement, Policy, WAYS, internals::Layout};
 
 /// A group that a plan is made for, and the bytes that it takes. Its records are in host memory, and its cache holds pinned rows only.
 ///
@@ -72,7 +72,7 @@ impl PlannedGroup {
         } else {
             calls.frozen = lookups;
         }
-        Ok(MemoryReport::plan(&config, &layout, calls).device())
+        Ok(MemoryReport::planned(&config, &layout, calls).device())
     }
 
     fn largest(&self) -> u32 {

@@ -2,7 +2,7 @@
 //! take the free ways of other sets.
 
 use crate::scars::skew::Skew;
-use hotrow::{WAYS, hash::Spread};
+use hotrow::{WAYS, internals::hash::Spread};
 
 /// The pinned rows of a cache of sets of 32 ways that holds no others ([`Policy::Static`](hotrow::Policy::Static)), known or expected.
 ///

@@ -7,7 +7,7 @@ use crate::{error, scars::skew::Skew};
 use datasketches::frequencies::{ErrorType::NoFalseNegatives, FrequentItemsSketch};
 use hotrow::{
     Error,
-    rng::{Purpose, pcg4d},
+    internals::rng::{Purpose, pcg4d},
 };
 use std::{collections::HashMap, num::NonZeroU32};
 

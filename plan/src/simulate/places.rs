@@ -1,7 +1,7 @@
 //! The set of each row (SPEC 3 and 11).
 
 use crate::simulate::geometry::GeometryError;
-use hotrow::hash::Spread;
+use hotrow::internals::hash::Spread;
 
 /// No cache has more rows, so no larger table is covered.
 const MOST_COVERED: u32 = 1 << 31;

@@ -6,7 +6,7 @@ use crate::simulate::{Best, FREQ_CAP, Simulator};
 use hotrow::{
     CounterBits, Counters,
     Policy::{self, Lfu, Lru, Static, Window},
-    hash::Spread,
+    internals::hash::Spread,
 };
 use model::{Fault, Model};
 use proptest::prelude::*;

@@ -18,7 +18,7 @@ use crate::{
     source::Source,
     table::{
         abi::{Params, Rate, ScalerState},
-        batch,
+        batch::{self, Bags},
         counters::Counters,
         layout::Layout,
         params::Mode,
@@ -38,12 +38,12 @@ pub(crate) const FETCHED: usize = 1;
 /// A group of tables on the CPU, on all cores. It needs no GPU. The tests compare the GPU's kernels with it.
 ///
 /// ```
-/// use hotrow::{CpuGroup, Error, GroupConfig, Init, prelude::*};
+/// use hotrow::{Bags, CpuGroup, Error, GroupConfig, Init, Mode, OutputSlice, prelude::*};
 ///
 /// let config = GroupConfig::new(&[100], 4).with_init(Init::Constant(1.0)).with_cache_rows(32);
 /// let mut group = CpuGroup::new(config)?;
 /// let mut outputs = [0.0; 4];
-/// group.forward_into(&[5, 6], &[0, 2], None, &mut outputs)?;
+/// group.forward_into(Bags::new(&[5, 6], &[0, 2]), Mode::Train, OutputSlice::F32(&mut outputs))?;
 /// assert_eq!(outputs, [2.0; 4]);
 /// group.backward(&[0.5; 4])?; // SGD at 0.01
 /// assert_eq!(group.read_rows(&[5])?, [1.0 - 0.01 * 0.5; 4]);
@@ -104,36 +104,15 @@ impl CpuGroup {
         Ok(Self { config, tables, space: None, linear: Vec::new(), state: StepState::Idle })
     }
 
-    /// The configuration.
-    #[must_use]
-    pub fn config(&self) -> &GroupConfig {
-        &self.config
-    }
-
-    /// The bytes that the group has allocated, by purpose, without step scratch.
-    #[must_use]
-    pub fn memory(&self) -> MemoryReport {
-        let smaps = smaps();
-        let huge_pages = self.tables.records.huge_bytes(&smaps) + self.tables.cache.huge_bytes(&smaps);
-        let freq_bits = if self.config.policy.counts() { freqs::width(&self.config).bits() } else { 0 };
-        let report = MemoryReport::plan_of(&self.config, &self.tables.layout, Calls::default(), freq_bits);
-        MemoryReport { huge_pages, ..report }
-    }
-
     pub(crate) fn params(&self, mode: Mode, purpose: Purpose) -> Params {
         Params::new(&self.config, &self.tables.layout, mode, purpose)
     }
 
     /// The parameters of a batch, after its shape is checked.
-    fn batch_params(
-        &self,
-        indices: &[u32],
-        offsets: &[u32],
-        weights: Option<&[f32]>,
-        mode: Mode,
-    ) -> Result<Params, Error> {
-        let bags = batch::check_slices(&self.config, indices, offsets, weights)?;
-        Ok(self.params(mode, Purpose::WriteBack).batch(indices.len() as u32, bags, weights.is_some()))
+    fn batch_params(&self, bags: Bags<'_>, mode: Mode) -> Result<Params, Error> {
+        let count = batch::check_slices(&self.config, bags)?;
+        let (indices, weighted) = (bags.indices.len() as u32, bags.weights.is_some());
+        Ok(self.params(mode, Purpose::WriteBack).batch(indices, count, weighted))
     }
 
     /// Runs the backward of the last forward with the decision of a scaler.
@@ -177,19 +156,12 @@ impl Lookup for CpuGroup {
     }
 
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
-    fn run(
-        &mut self,
-        indices: &[u32],
-        offsets: &[u32],
-        weights: Option<&[f32]>,
-        mode: Mode,
-        outputs: OutputSlice<'_>,
-    ) -> Result<(), Error> {
+    fn forward_into(&mut self, bags: Bags<'_>, mode: Mode, outputs: OutputSlice<'_>) -> Result<(), Error> {
         outputs.with_floats(|outputs| {
             self.state.may_look_up(mode)?;
-            let params = self.batch_params(indices, offsets, weights, mode)?;
+            let params = self.batch_params(bags, mode)?;
             batch::check_outputs(&self.config, params.indices, params.bags, outputs.len())?;
-            self.pooled(&params, (indices, offsets, weights.unwrap_or_default()), outputs)
+            self.pooled(&params, bags, outputs)
         })
     }
 
@@ -223,14 +195,15 @@ impl Lookup for CpuGroup {
     }
 
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
-    fn weight_gradient(&mut self, indices: &[u32], offsets: &[u32], grad_outputs: &[f32]) -> Result<Vec<f32>, Error> {
+    fn weight_gradient(&mut self, bags: Bags<'_>, grad_outputs: &[f32]) -> Result<Vec<f32>, Error> {
         let forward = self.state.wants_forward("weight_gradient")?;
-        let bags = batch::check_slices(&self.config, indices, offsets, None)?;
-        batch::check_same(forward, indices.len() as u64, bags.into())?;
+        let (indices, bags) = (bags.indices, bags.with_weights(None));
+        let count = batch::check_slices(&self.config, bags)?;
+        batch::check_same(forward, indices.len() as u64, count.into())?;
         batch::check_grads(&self.config, forward, grad_outputs.len())?;
         let mut found = zeroed("grad_weights", indices.len())?;
-        let params = self.params(Mode::Frozen, Purpose::Update).batch(forward.indices, bags, forward.weighted);
-        self.weight_gradient_of(&params, (indices, offsets), grad_outputs, &mut found)?;
+        let params = self.params(Mode::Frozen, Purpose::Update).batch(forward.indices, count, forward.weighted);
+        self.weight_gradient_of(&params, bags, grad_outputs, &mut found)?;
         Ok(found)
     }
 
@@ -239,8 +212,13 @@ impl Lookup for CpuGroup {
         self.config.set_learning_rate(lr)
     }
 
+    /// Without step scratch.
     fn memory(&self) -> MemoryReport {
-        self.memory()
+        let smaps = smaps();
+        let huge_pages = self.tables.records.huge_bytes(&smaps) + self.tables.cache.huge_bytes(&smaps);
+        let freq_bits = if self.config.policy.counts() { freqs::width(&self.config).bits() } else { 0 };
+        let report = MemoryReport::plan_of(&self.config, &self.tables.layout, Calls::default(), freq_bits);
+        MemoryReport { huge_pages, ..report }
     }
 
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
@@ -259,11 +237,11 @@ impl Embedding for CpuGroup {
     }
 
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
-    fn prefetch(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<(), Error> {
+    fn prefetch(&mut self, bags: Bags<'_>) -> Result<(), Error> {
         self.state.not_prefetched("prefetch")?;
-        let params = self.batch_params(indices, offsets, weights, Mode::Train)?;
-        let (indices, offsets) = (copied("indices", indices)?, copied("offsets", offsets)?);
-        let weights = copied("weights", weights.unwrap_or_default())?;
+        let params = self.batch_params(bags, Mode::Train)?;
+        let (indices, offsets) = (copied("indices", bags.indices)?, copied("offsets", bags.offsets)?);
+        let weights = copied("weights", bags.weights.unwrap_or_default())?;
         self.state.prefetch(Prefetched { params, indices, offsets, weights });
         Ok(())
     }
@@ -275,7 +253,7 @@ impl Embedding for CpuGroup {
         let mut outputs = zeroed("outputs", self.output_len(params.indices as usize, params.bags as usize))?;
         let batch = self.state.take_prefetched().ok_or_else(no_prefetch)?;
         let Prefetched { params, indices, offsets, weights } = &batch;
-        let found = self.pooled(params, (indices, offsets, weights), &mut outputs);
+        let found = self.pooled(params, Bags::new(indices, offsets).with_weights(Some(weights)), &mut outputs);
         if matches!(found, Err(Error::OutOfMemory { .. })) {
             self.state.prefetch(batch); // the call may be repeated
         }

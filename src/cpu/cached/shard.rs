@@ -128,14 +128,14 @@ impl Shard for CpuGroup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{config::GroupConfig, lookup::Lookup as _};
+    use crate::{config::GroupConfig, lookup::Lookup as _, table::batch::Bags};
 
     #[test]
     fn a_fetch_ends_with_apply_and_a_forward_with_backward() {
         let mut group = CpuGroup::new(GroupConfig::new(&[10], 2).with_cache_rows(0)).unwrap();
         let order = |found| matches!(found, Err(Error::Order { .. }));
         let apply = |group: &mut CpuGroup| group.apply(&[[0, 0]], false, &[1.0; 2], &ScalerState::unscaled_decision());
-        group.forward(&[1, 2], &[0, 1, 2], None).unwrap();
+        group.forward(Bags::new(&[1, 2], &[0, 1, 2]), Mode::Train).unwrap();
         assert!(order(apply(&mut group)));
         assert_eq!(group.backward(&[1.0; 4]), Ok(()));
         group.fetch(&[1], &[1]).unwrap();

@@ -24,6 +24,7 @@ use crate::{
     scaler::GradSlice,
     table::{
         abi::{Params, Rate, ScalerState},
+        batch::Bags,
         layout::Layout,
         params::Mode,
         rng::Purpose,
@@ -33,21 +34,12 @@ use crate::{
 
 impl CpuGroup {
     /// Runs a forward whose shape is checked.
-    pub(crate) fn pooled(
-        &mut self,
-        params: &Params,
-        batch: (&[u32], &[u32], &[f32]),
-        outputs: &mut [f32],
-    ) -> Result<(), Error> {
-        inside(batch.0.len(), || self.pool_batch(params, batch, outputs))
+    pub(crate) fn pooled(&mut self, params: &Params, bags: Bags<'_>, outputs: &mut [f32]) -> Result<(), Error> {
+        inside(bags.indices.len(), || self.pool_batch(params, bags, outputs))
     }
 
-    fn pool_batch(
-        &mut self,
-        params: &Params,
-        (indices, offsets, weights): (&[u32], &[u32], &[f32]),
-        outputs: &mut [f32],
-    ) -> Result<(), Error> {
+    fn pool_batch(&mut self, params: &Params, bags: Bags<'_>, outputs: &mut [f32]) -> Result<(), Error> {
+        let (Bags { indices, offsets, .. }, weights) = (bags, bags.weights.unwrap_or_default());
         let train = params.mode == Mode::Train as u32;
         if train {
             self.count_distinct();
@@ -107,7 +99,7 @@ impl CpuGroup {
     pub(crate) fn weight_gradient_of(
         &self,
         params: &Params,
-        (indices, offsets): (&[u32], &[u32]),
+        Bags { indices, offsets, .. }: Bags<'_>,
         grad_outputs: &[f32],
         grad_weights: &mut [f32],
     ) -> Result<(), Error> {

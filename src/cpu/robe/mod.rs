@@ -16,14 +16,15 @@ use crate::{
     lookup::{Lookup, LookupKind, SharedArray, outputs::OutputSlice},
     memory::{Calls, MemoryReport},
     robe::{
-        RobeCounters, RobeSnapshot, check_gradient, check_weights,
+        RobeSnapshot, check_gradient, check_weights,
         config::{Backward, Config},
+        counter_words, counters_of,
         storage::Storage,
     },
     scaler::GradSlice,
     table::{
         abi::{Feature, Params, Rate, Robe, ScalerState, Target, features, table_words},
-        batch,
+        batch::{self, Bags},
         counters::Counters,
         layout::Layout,
         params::Mode,
@@ -38,13 +39,13 @@ use sums::Sums;
 /// Tables that share one array of weights, on the CPU, on all cores.
 ///
 /// ```
-/// use hotrow::{CpuSharedGroup, Error, prelude::*, robe};
+/// use hotrow::{Bags, CpuSharedGroup, Error, Mode, prelude::*, robe};
 ///
 /// // A million rows x 16 in 4,096 weights, read in chunks of 8.
 /// let mut table = CpuSharedGroup::new(robe::Config::new(&[1_000_000], 16, 4096, 8))?;
-/// let outputs = table.forward(&[999_999], &[0, 1], None)?;
+/// let outputs = table.forward(Bags::new(&[999_999], &[0, 1]), Mode::Train)?;
 /// table.backward(&outputs)?;
-/// assert_eq!(table.robe_counters().accesses, [1]);
+/// assert_eq!(table.counters()?[0].accesses, 1);
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(Debug)]
@@ -107,13 +108,8 @@ impl CpuSharedGroup {
         Ok(Self { config, rows, layout, tables, features, storage, memory, states, scattered, train, state })
     }
 
-    /// The configuration, with the learning rate that is set now.
-    #[must_use]
-    pub fn config(&self) -> &Config {
-        &self.config
-    }
-
     /// Number of distinct places where chunks begin from which on a batch's backward visits all weights (see [`Backward`]).
+    #[doc(hidden)]
     #[must_use]
     pub fn dense_from(&self) -> u32 {
         // Finding the weights of a start costs as much as visiting `PASSED` weights; measured on two cores with chunks of 2 to 32.
@@ -123,44 +119,6 @@ impl CpuSharedGroup {
             Backward::Sparse => u32::MAX,
             Backward::Auto => self.config.weights / self.config.robe().reach.max(PASSED),
         }
-    }
-
-    /// The bytes that the group has allocated, by purpose, without scratch.
-    #[must_use]
-    pub fn memory(&self) -> MemoryReport {
-        MemoryReport::planned_robe(&self.config, &self.storage, &Calls::default(), 0)
-    }
-
-    /// The counters of all steps so far, the array's own included. [`counters`](Self::counters) counts by table.
-    #[must_use]
-    pub fn robe_counters(&self) -> RobeCounters {
-        RobeCounters::from_words(&self.tables)
-    }
-
-    /// A copy of the state that the group keeps between steps.
-    #[must_use]
-    pub fn snapshot(&self) -> RobeSnapshot {
-        RobeSnapshot {
-            t: self.tables[0],
-            weight_words: self.memory.clone(),
-            state_words: self.states.clone(),
-            counters: self.robe_counters(),
-        }
-    }
-
-    /// Restores a snapshot of a group of the same configuration, taken on any backend. A forward that waits for its backward is forgotten.
-    ///
-    /// # Errors
-    /// [`Error::Length`] names the first part of another size, [`Error::Source`] the first value that is not finite. After an error nothing
-    /// has changed.
-    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
-    pub fn restore(&mut self, snapshot: &RobeSnapshot) -> Result<(), Error> {
-        snapshot.check(&self.config)?;
-        self.state.end_forward();
-        self.tables = snapshot.counters.words(&self.config, snapshot.t);
-        self.memory.copy_from_slice(&snapshot.weight_words);
-        self.states.copy_from_slice(&snapshot.state_words);
-        Ok(())
     }
 
     /// Replaces the shared weights, rounded to the array's precision by [`Config::write_rounding`]. The optimiser's state stays.
@@ -205,28 +163,19 @@ impl CpuSharedGroup {
         Params::new(&self.rows, &self.layout, mode, Purpose::Update).floats()
     }
 
-    fn look_up(
-        &mut self,
-        indices: &[u32],
-        offsets: &[u32],
-        weights: Option<&[f32]>,
-        mode: Mode,
-        outputs: &mut [f32],
-    ) -> Result<Space, Error> {
-        let bags = batch::check_slices(&self.rows, indices, offsets, weights)?;
-        let params = self.params(mode).batch(indices.len() as u32, bags, weights.is_some());
+    fn look_up(&mut self, bags: Bags<'_>, mode: Mode, outputs: &mut [f32]) -> Result<Space, Error> {
+        let count = batch::check_slices(&self.rows, bags)?;
+        let params = self.params(mode).batch(bags.indices.len() as u32, count, bags.weights.is_some());
         self.config.batch_chunks(params.indices, params.bags)?;
         batch::check_outputs(&self.rows, params.indices, params.bags, outputs.len())?;
-        self.carry(&params, indices, offsets, weights.unwrap_or_default(), outputs)
+        self.carry(&params, bags, outputs)
     }
 
     /// Runs the stages of forward, in order.
     fn carry(
         &mut self,
         params: &Params,
-        indices: &[u32],
-        offsets: &[u32],
-        weights: &[f32],
+        Bags { indices, offsets, weights }: Bags<'_>,
         outputs: &mut [f32],
     ) -> Result<Space, Error> {
         let mut space = Space::new(params.indices)?;
@@ -239,7 +188,7 @@ impl CpuSharedGroup {
         }
         let robe = self.config.undivided();
         robe_hash(params, &robe, step, &keys, hashes, tables);
-        robe_gather(params, &robe, offsets, hashes, weights, &self.memory, access, outputs);
+        robe_gather(params, &robe, offsets, hashes, weights.unwrap_or_default(), &self.memory, access, outputs);
         Ok(space)
     }
 
@@ -289,21 +238,14 @@ impl Lookup for CpuSharedGroup {
     }
 
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
-    fn run(
-        &mut self,
-        indices: &[u32],
-        offsets: &[u32],
-        weights: Option<&[f32]>,
-        mode: Mode,
-        outputs: OutputSlice<'_>,
-    ) -> Result<(), Error> {
+    fn forward_into(&mut self, bags: Bags<'_>, mode: Mode, outputs: OutputSlice<'_>) -> Result<(), Error> {
         outputs.with_floats(|outputs| {
             self.state.may_look_up(mode)?;
-            let space = self.look_up(indices, offsets, weights, mode, outputs)?;
+            let space = self.look_up(bags, mode, outputs)?;
             if mode == Mode::Train {
                 self.train = Some(space);
-                let bags = offsets.len() as u32 - 1;
-                let (indices, weighted) = (indices.len() as u32, weights.is_some());
+                let (indices, weighted) = (bags.indices.len() as u32, bags.weights.is_some());
+                let bags = bags.offsets.len() as u32 - 1;
                 self.state.forward(Pending { indices, bags, weighted, space: 0, forward_only: false, number: 0 });
             }
             Ok(())
@@ -322,10 +264,11 @@ impl Lookup for CpuSharedGroup {
     }
 
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
-    fn weight_gradient(&mut self, indices: &[u32], offsets: &[u32], grad_outputs: &[f32]) -> Result<Vec<f32>, Error> {
+    fn weight_gradient(&mut self, bags: Bags<'_>, grad_outputs: &[f32]) -> Result<Vec<f32>, Error> {
+        let Bags { indices, offsets, .. } = bags;
         let (params, robe, _) = &self.waiting(GradSlice::F32(grad_outputs), "weight_gradient")?;
-        let bags = batch::check_slices(&self.rows, indices, offsets, None)?;
-        batch::check_same(self.state.wants_forward("weight_gradient")?, indices.len() as u64, bags.into())?;
+        let count = batch::check_slices(&self.rows, bags.with_weights(None))?;
+        batch::check_same(self.state.wants_forward("weight_gradient")?, indices.len() as u64, count.into())?;
         let mut found = zeroed("grad_weights", indices.len())?;
         if let Some(Space { access, hashes, .. }) = &self.train {
             robe_weight_gradient(params, robe, offsets, access, hashes, &self.memory, grad_outputs, &mut found);
@@ -341,7 +284,7 @@ impl Lookup for CpuSharedGroup {
         offsets.extend(0..=n);
         let params = self.params(Mode::Frozen).rows(n);
         let mut outputs = zeroed("outputs", rows.len() * self.config.dim as usize)?;
-        self.carry(&params, rows, &offsets, &[], &mut outputs)?;
+        self.carry(&params, Bags::new(rows, &offsets), &mut outputs)?;
         Ok(outputs)
     }
 
@@ -354,11 +297,12 @@ impl Lookup for CpuSharedGroup {
 
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn counters(&mut self) -> Result<Vec<Counters>, Error> {
-        Ok(self.robe_counters().of_tables(&self.config))
+        Ok(counters_of(&self.config, &self.tables))
     }
 
+    /// Without scratch.
     fn memory(&self) -> MemoryReport {
-        self.memory()
+        MemoryReport::planned_robe(&self.config, &self.storage, &Calls::default(), 0)
     }
 
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
@@ -369,17 +313,27 @@ impl Lookup for CpuSharedGroup {
 
 impl SharedArray for CpuSharedGroup {
     fn config(&self) -> &Config {
-        self.config()
+        &self.config
     }
 
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn snapshot(&mut self) -> Result<RobeSnapshot, Error> {
-        Ok(Self::snapshot(self))
+        Ok(RobeSnapshot {
+            t: self.tables[0],
+            weight_words: self.memory.clone(),
+            state_words: self.states.clone(),
+            counters: self.counters()?,
+        })
     }
 
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn restore(&mut self, snapshot: &RobeSnapshot) -> Result<(), Error> {
-        self.restore(snapshot)
+        snapshot.check(&self.config)?;
+        self.state.end_forward();
+        self.tables = counter_words(&self.config, snapshot.t, &snapshot.counters);
+        self.memory.copy_from_slice(&snapshot.weight_words);
+        self.states.copy_from_slice(&snapshot.state_words);
+        Ok(())
     }
 
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]

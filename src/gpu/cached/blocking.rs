@@ -14,7 +14,14 @@ use crate::{
     },
     host::alloc::zeroed,
     lookup::{Embedding, Lookup, outputs::OutputSlice},
-    table::{batch, layout::Layout, params::Mode, parts::Part, pins, step_state::no_prefetch},
+    table::{
+        batch::{self, Bags},
+        layout::Layout,
+        params::Mode,
+        parts::Part,
+        pins,
+        step_state::no_prefetch,
+    },
 };
 
 impl Embedding for Group {
@@ -27,7 +34,7 @@ impl Embedding for Group {
     }
 
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
-    fn prefetch(&mut self, indices: &[u32], offsets: &[u32], weights: Option<&[f32]>) -> Result<(), Error> {
+    fn prefetch(&mut self, bags: Bags<'_>) -> Result<(), Error> {
         let context = self.context.clone();
         context.guarded(|| {
             self.check()?;
@@ -35,7 +42,7 @@ impl Embedding for Group {
             if self.reports.recorded() {
                 self.waiting(Some("prefetch"), |_| Ok(()))?;
             }
-            let batch = self.uploaded(indices, offsets, weights)?;
+            let batch = self.uploaded(bags)?;
             let mut encoder = self.encoder();
             self.decide(&mut encoder, &batch.batch())?;
             let after = self.context.submit(encoder);

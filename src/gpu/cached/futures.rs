@@ -10,7 +10,7 @@ use crate::{
         stages::cached::space::Bound,
         upload::Uploaded,
     },
-    table::{abi::Params, params::Mode, parts::Part, rng::Purpose},
+    table::{abi::Params, batch::Bags, params::Mode, parts::Part, rng::Purpose},
 };
 
 impl Group {
@@ -19,13 +19,8 @@ impl Group {
     }
 
     /// Uploads a batch.
-    pub(crate) fn uploaded(
-        &self,
-        indices: &[u32],
-        offsets: &[u32],
-        weights: Option<&[f32]>,
-    ) -> Result<Uploaded, Error> {
-        Uploaded::new(&self.context, &self.kind.config, indices, offsets, weights)
+    pub(crate) fn uploaded(&self, bags: Bags<'_>) -> Result<Uploaded, Error> {
+        Uploaded::new(&self.context, &self.kind.config, bags)
     }
 
     /// Decides a staged step and fetches its missing records. If the host fails, the batch stays prefetched.

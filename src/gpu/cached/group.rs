@@ -54,7 +54,7 @@ use crate::{
 ///
 /// ```
 /// use hotrow::wgpu::{self, util::DeviceExt as _};
-/// use hotrow::{Batch, Group, GroupConfig, Init, adapter, prelude::*};
+/// use hotrow::{Batch, Group, GroupConfig, Init, Mode, adapter, prelude::*};
 ///
 /// # fn main() -> Result<(), hotrow::Error> {
 /// // A program that has a device and a queue calls `Context::new`.
@@ -73,7 +73,7 @@ use crate::{
 /// let mut group = Group::new(&context, config)?;
 /// let mut encoder = context.device().create_command_encoder(&Default::default());
 /// let batch = Batch { indices: Some(indices.slice(..)), offsets: offsets.slice(..), weights: None };
-/// group.encode_forward(&mut encoder, &batch, outputs.slice(..))?;
+/// group.encode_forward(&mut encoder, &batch, outputs.slice(..), Mode::Train)?;
 /// // ... your passes: the loss from `outputs`, its gradient into `grads` ...
 /// group.encode_backward(&mut encoder, grads.slice(..))?;
 /// context.queue().submit([encoder.finish()]);
@@ -224,12 +224,12 @@ impl Group {
         context.caps().check_cache(&layout)?;
         Tables::prepare(context, &config, &layout)?;
         let store = match config.placement {
-            Placement::Staged => Some(store.map_or_else(|| RamStore::new(&layout).map(SharedStore::new), Ok)?),
+            Placement::Staged => Some(store.map_or_else(|| RamStore::new(&config).map(SharedStore::new), Ok)?),
             _ => None,
         };
         if let Some(store) = &store {
             store::check_shape(&**store.read(), &layout)?;
-            store.read().check(&config, &layout)?;
+            store.read().check(&config)?;
         }
         let hold = store.as_ref().map(SharedStore::hold).transpose()?;
         let tables = context.guarded(|| Tables::new(context, &config, layout, source, store.as_ref()))?;
@@ -241,11 +241,10 @@ impl Group {
         let rows = Rows { config, tables, train, frozen, flush, storage, carried, lost, reason };
         let group = Self::with_kind(context, rows)?;
         // Last, so that a group that cannot be built leaves the store as it was.
-        let Rows { config, tables, .. } = &group.kind;
         if let Some(store) = group.store() {
             let mut store = store.write();
             if !store.filled() {
-                store::fill(&mut **store, config, &tables.layout, source)?;
+                store::fill(&mut **store, &group.kind.config, source)?;
             }
         }
         Ok(group)
@@ -270,6 +269,7 @@ impl Group {
     }
 
     /// The configuration.
+    #[cfg(target_family = "wasm")]
     #[must_use]
     pub fn config(&self) -> &GroupConfig {
         &self.kind.config
@@ -544,7 +544,7 @@ impl Kind for Rows {
     }
 
     fn memory(group: &Group) -> MemoryReport {
-        group.memory()
+        group.allocated()
     }
 
     #[cfg(not(target_family = "wasm"))]

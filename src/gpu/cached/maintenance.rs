@@ -61,7 +61,7 @@ impl Group {
         batch: &Batch<'_>,
         outputs: wgpu::BufferSlice<'_>,
     ) -> Result<(), Error> {
-        self.not_prefetched("forward_frozen")?;
+        self.not_prefetched("frozen forward")?;
         let params = self.batch_params(batch, Mode::Frozen)?;
         let dummy = self.dummy.clone();
         let bound = Bound::of(&self.context, &dummy, batch, &params)?;

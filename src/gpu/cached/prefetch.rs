@@ -158,7 +158,7 @@ impl Group {
     /// As [`fetch`](Self::fetch), on a thread of its own: returns at once. The next `fetch` waits for the thread and returns its error. In a
     /// browser, which has no thread, the next `try_fetch` or `fetch_async` gathers the records.
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
-    pub fn fetch_meanwhile(&mut self, after: wgpu::SubmissionIndex) {
+    pub(crate) fn fetch_meanwhile(&mut self, after: wgpu::SubmissionIndex) {
         let Some(prefetched) = self.state.prefetched_mut() else { return };
         if let Coming::Asked(fetch) = &mut prefetched.coming {
             fetch.after = Some(after);

@@ -20,7 +20,7 @@ use crate::{
     scaler::GradSlice,
     table::{
         abi::{Params, ScalerState},
-        batch,
+        batch::{self, Bags},
         params::Mode,
         parts::Part,
         rng::Purpose,
@@ -52,7 +52,7 @@ impl Shard for Group {
             base += rows;
             offsets.push(indices.len() as u32);
         }
-        self.forward(&indices, &offsets, None).map(drop)
+        self.forward(Bags::new(&indices, &offsets), Mode::Train).map(drop)
     }
 
     fn send_rows(

@@ -67,12 +67,14 @@ const UNIFORM_BUFFERS: u32 = 3;
 
 impl Caps {
     /// The abilities that `device` was created with.
+    #[doc(hidden)]
     #[must_use]
     pub fn of(device: &wgpu::Device) -> Self {
         Self::from_parts(&device.adapter_info(), device.features(), &device.limits())
     }
 
     /// The abilities from their parts, so that tests need no device.
+    #[doc(hidden)]
     #[must_use]
     pub fn from_parts(info: &wgpu::AdapterInfo, features: wgpu::Features, limits: &wgpu::Limits) -> Self {
         Self {
@@ -96,6 +98,7 @@ impl Caps {
 
     /// Chooses the body that ranks keys: a ballot body needs subgroups of exactly 32 lanes, or of 32 or 64. wgpu cannot pin the size, so
     /// smallest and largest size decide.
+    #[doc(hidden)]
     #[must_use]
     pub fn choose_rank(&self) -> RankBody {
         match self.subgroup {
@@ -107,6 +110,7 @@ impl Caps {
 
     /// Chooses the body that looks up rows: by ballot where every subgroup has exactly 32 lanes, else with 8 lanes a row; with one lane on a
     /// driver that runs on a CPU, which gains nothing from lanes that read neighbouring words.
+    #[doc(hidden)]
     #[must_use]
     pub fn choose_lookup(&self) -> LookupBody {
         match (self.subgroup, self.device_type) {
@@ -117,18 +121,21 @@ impl Caps {
     }
 
     /// Chooses native addition if the device has it and was created with it.
+    #[doc(hidden)]
     #[must_use]
     pub fn choose_add(&self) -> AddBody {
         if self.float_atomics { AddBody::Native } else { AddBody::Exchange }
     }
 
     /// Most bytes of a piece of a table.
+    #[doc(hidden)]
     #[must_use]
     pub fn choose_piece_bytes(&self) -> u64 {
         self.binding_bytes.min(self.buffer_bytes)
     }
 
     /// Most windows of a cache: one, and one more for each storage buffer that a stage can bind beyond the default limit.
+    #[doc(hidden)]
     #[must_use]
     pub fn choose_windows(&self) -> u32 {
         let bound = self.storage_buffers.min(self.stage_buffers.saturating_sub(UNIFORM_BUFFERS));
@@ -138,6 +145,7 @@ impl Caps {
     /// Pieces of a table that a dispatch binds: one, and one more for each storage buffer that the windows of the cache leave. If these are
     /// not all pieces, every dispatch but the last has equally many. A driver that runs on a CPU gets at most four: it executes the branches of
     /// all pieces for every row.
+    #[doc(hidden)]
     #[must_use]
     pub fn choose_pieces(&self, layout: &Layout) -> u32 {
         let most = if self.device_type == wgpu::DeviceType::Cpu { 4 } else { u32::MAX };
@@ -149,6 +157,7 @@ impl Caps {
     ///
     /// # Errors
     /// [`Error::TooLarge`] for a cache of more windows than [`choose_windows`](Self::choose_windows) allows.
+    #[doc(hidden)]
     pub fn check_cache(&self, layout: &Layout) -> Result<(), Error> {
         let most = self.choose_windows();
         if layout.windows() <= most {
@@ -166,6 +175,7 @@ impl Caps {
     /// Chooses the placement of a table that does not fit in the device's memory, if the caller does not, and gives the reason. Mapped is
     /// chosen only where device and host share their memory. Over a bus each row would cross in small pieces; that is for the caller to
     /// choose after a measurement.
+    #[doc(hidden)]
     #[must_use]
     pub fn choose_host_placement(&self) -> (Placement, &'static str) {
         match self.device_type {
@@ -182,6 +192,7 @@ impl Caps {
 
     /// Most workgroups of a dispatch whose work is counted on the device: enough to fill any GPU several times over, and few enough that an
     /// empty dispatch ends at once. A software driver takes far longer to start a workgroup than to loop once more in one.
+    #[doc(hidden)]
     #[must_use]
     pub fn choose_grid(&self) -> u32 {
         if self.device_type == wgpu::DeviceType::Cpu { 64 } else { 2048 }

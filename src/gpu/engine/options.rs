@@ -30,6 +30,7 @@ impl ContextOptions {
     }
 
     /// Chooses the body that ranks the keys of a sort. A subgroup body is refused if subgroups may have another size.
+    #[doc(hidden)]
     #[must_use]
     pub fn rank(self, rank: RankBody) -> Self {
         Self { rank: Some(rank), ..self }
@@ -38,17 +39,20 @@ impl ContextOptions {
     /// Chooses the body that adds to floats in memory. [`AddBody::Native`] is refused if the device was created without it.
     #[must_use]
     #[allow(clippy::should_implement_trait, reason = "it chooses a body; nothing is added")]
+    #[doc(hidden)]
     pub fn add(self, add: AddBody) -> Self {
         Self { add: Some(add), ..self }
     }
 
     /// Chooses the body that looks up rows. [`LookupBody::Lanes32`] is refused if subgroups may have another size.
+    #[doc(hidden)]
     #[must_use]
     pub fn lookup(self, lookup: LookupBody) -> Self {
         Self { lookup: Some(lookup), ..self }
     }
 
     /// Limits the workgroups in x: a small value makes small tests reach limits that only large batches would reach.
+    #[doc(hidden)]
     #[must_use]
     pub fn max_groups(self, max_groups: u32) -> Self {
         Self { max_groups: Some(max_groups), ..self }

@@ -2,6 +2,7 @@
 
 use crate::{
     config::{GroupConfig, Placement},
+    error::Error,
     gpu::{
         cached::{group::Group, staged::Staged},
         engine::{readback::REPORT_BYTES, scratch::Make},
@@ -17,8 +18,7 @@ use crate::{
 
 impl Group {
     /// The bytes that the group has allocated, by purpose. Scratch is as large as the batches and flushes so far have made it.
-    #[must_use]
-    pub fn memory(&self) -> MemoryReport {
+    pub(crate) fn allocated(&self) -> MemoryReport {
         // Destructured without `..`, so that a new buffer must be added here.
         let Tables { layout, tables, features, shares, ways, cache, records, freqs } = &self.kind.tables;
         let freqs = freqs.iter().flat_map(|Freqs { rows: _, piece, counters }| [counters, piece]);
@@ -46,8 +46,17 @@ impl MemoryReport {
     /// The bytes of a group of this configuration once all `calls` have been made. No device is needed. The plan is exact to the byte,
     /// because it uses the lists from which [`Group`](crate::Group) allocates. Only the ring of a staged table depends on the missing rows;
     /// the plan has its largest size. A counter of Window has 4 bits, as on a GPU; on the CPU it is a byte.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for an illegal configuration, [`Error::TooLarge`] if a buffer must be larger than `binding` bytes.
+    pub fn plan(config: &GroupConfig, binding: u64, calls: impl Into<Calls>) -> Result<Self, Error> {
+        Ok(Self::planned(config, &Layout::new(config, binding)?, calls))
+    }
+
+    /// As [`plan`](Self::plan), with the sizes of a group.
+    #[doc(hidden)]
     #[must_use]
-    pub fn plan(config: &GroupConfig, layout: &Layout, calls: impl Into<Calls>) -> Self {
+    pub fn planned(config: &GroupConfig, layout: &Layout, calls: impl Into<Calls>) -> Self {
         Self::plan_of(config, layout, calls.into(), layout.freq_bits)
     }
 

@@ -20,8 +20,7 @@ use crate::{
 
 impl SharedGroup {
     /// The bytes that the group has allocated, by purpose. Scratch is as large as the batches so far have made it. Rows take no memory.
-    #[must_use]
-    pub fn memory(&self) -> MemoryReport {
+    pub(crate) fn allocated(&self) -> MemoryReport {
         // Destructured without `..`, so that a new buffer must be added here.
         let Array { tables, features, memory, states, storage, robe: _, window: _ } = &self.kind.array;
         let kept = [tables, features, &self.dummy].into_iter().chain(memory).chain(states);

@@ -9,7 +9,7 @@ use crate::{
     },
     host::alloc::zeroed,
     lookup::SharedArray,
-    robe::{RobeCounters, RobeSnapshot, check_gradient, check_weights, config::Config},
+    robe::{RobeSnapshot, check_gradient, check_weights, config::Config, counter_words, counters_of},
     scaler::GradSlice,
     table::{
         abi::{ScalerState, features, table_words},
@@ -20,65 +20,6 @@ use crate::{
 };
 
 impl SharedGroup {
-    /// The counters of all steps so far, the array's own included. [`counters`](crate::Lookup::counters) counts by table.
-    ///
-    /// # Errors
-    /// [`Error::Device`] if the device is lost.
-    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
-    pub fn robe_counters(&mut self) -> Result<RobeCounters, Error> {
-        self.waiting(None, |this| {
-            let tables = &this.kind.array.tables;
-            Ok(RobeCounters::from_words(&this.context.download_part(tables, 0..tables.size())?))
-        })
-    }
-
-    /// A copy of the state that the group keeps between steps.
-    ///
-    /// # Errors
-    /// [`Error::Device`] if the device is lost.
-    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
-    pub fn snapshot(&mut self) -> Result<RobeSnapshot, Error> {
-        self.waiting(None, |this| {
-            let array = &this.kind.array;
-            let all = array.storage.all();
-            let mut parts = vec![(&array.tables, array.tables.size())];
-            let sizes = [all.memory, all.states].into_iter().zip(array.window);
-            for (windows, (words, each)) in [&array.memory, &array.states].into_iter().zip(sizes) {
-                let of = |k| 4 * words.saturating_sub(k * each).min(each) as u64;
-                parts.extend(windows.iter().enumerate().map(|(k, window)| (window, of(k))));
-            }
-            let mut words = this.context.download(this.context.new_encoder(), &parts)?;
-            let states = words.split_off(1 + array.memory.len());
-            Ok(RobeSnapshot {
-                t: words[0][0],
-                weight_words: words[1..].concat(),
-                state_words: states.concat(),
-                counters: RobeCounters::from_words(&words[0]),
-            })
-        })
-    }
-
-    /// Restores a snapshot of a group of the same configuration, taken on any backend. A forward that waits for its backward is forgotten.
-    ///
-    /// # Errors
-    /// [`Error::Length`] names the first part of another size, [`Error::Source`] the first value that is not finite; after these errors
-    /// nothing has changed. [`Error::Device`] if the device is lost.
-    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
-    pub fn restore(&mut self, snapshot: &RobeSnapshot) -> Result<(), Error> {
-        self.waiting(Some("restore"), |this| {
-            snapshot.check(&this.kind.config)?;
-            this.state.end_forward();
-            let (queue, array) = (this.context.queue(), &this.kind.array);
-            let words = snapshot.counters.words(&this.kind.config, snapshot.t);
-            queue.write_buffer(&array.tables, 0, bytemuck::cast_slice(&words));
-            array.write_memory(&this.context, 0, &snapshot.weight_words);
-            array.write_states(&this.context, &snapshot.state_words);
-            this.context.check_lost("nothing written")?;
-            this.renew_readers();
-            Ok(())
-        })
-    }
-
     /// Goes on with the same array under another configuration: other tables, features, chunk, pooling, learning rate or backward. Weights,
     /// states and step number stay. The counters stay if the tables are the same; else they start at zero.
     ///
@@ -136,17 +77,45 @@ impl SharedGroup {
 
 impl SharedArray for SharedGroup {
     fn config(&self) -> &Config {
-        self.config()
+        &self.kind.config
     }
 
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn snapshot(&mut self) -> Result<RobeSnapshot, Error> {
-        self.snapshot()
+        self.waiting(None, |this| {
+            let array = &this.kind.array;
+            let all = array.storage.all();
+            let mut parts = vec![(&array.tables, array.tables.size())];
+            let sizes = [all.memory, all.states].into_iter().zip(array.window);
+            for (windows, (words, each)) in [&array.memory, &array.states].into_iter().zip(sizes) {
+                let of = |k| 4 * words.saturating_sub(k * each).min(each) as u64;
+                parts.extend(windows.iter().enumerate().map(|(k, window)| (window, of(k))));
+            }
+            let mut words = this.context.download(this.context.new_encoder(), &parts)?;
+            let states = words.split_off(1 + array.memory.len());
+            Ok(RobeSnapshot {
+                t: words[0][0],
+                weight_words: words[1..].concat(),
+                state_words: states.concat(),
+                counters: counters_of(&this.kind.config, &words[0]),
+            })
+        })
     }
 
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     fn restore(&mut self, snapshot: &RobeSnapshot) -> Result<(), Error> {
-        self.restore(snapshot)
+        self.waiting(Some("restore"), |this| {
+            snapshot.check(&this.kind.config)?;
+            this.state.end_forward();
+            let (queue, array) = (this.context.queue(), &this.kind.array);
+            let words = counter_words(&this.kind.config, snapshot.t, &snapshot.counters);
+            queue.write_buffer(&array.tables, 0, bytemuck::cast_slice(&words));
+            array.write_memory(&this.context, 0, &snapshot.weight_words);
+            array.write_states(&this.context, &snapshot.state_words);
+            this.context.check_lost("nothing written")?;
+            this.renew_readers();
+            Ok(())
+        })
     }
 
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]

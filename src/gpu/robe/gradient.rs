@@ -64,7 +64,7 @@ impl SharedGroup {
     ///
     /// ```
     /// use hotrow::wgpu::{self, BufferUsages, util::DeviceExt as _};
-    /// use hotrow::{SharedGroup, adapter, prelude::*, robe};
+    /// use hotrow::{Bags, Mode, SharedGroup, adapter, prelude::*, robe};
     ///
     /// # fn main() -> Result<(), hotrow::Error> {
     /// let Ok(context) = adapter::open_best(adapter::Wanted::Any) else { return Ok(()) };
@@ -72,7 +72,7 @@ impl SharedGroup {
     /// let floats = || context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor { label: None, contents, usage });
     /// let (grads, gradient) = (floats(), floats());
     /// let mut table = SharedGroup::new(&context, robe::Config::new(&[1000], 4, 64, 4))?;
-    /// table.forward(&[7], &[0, 1], None)?;
+    /// table.forward(Bags::new(&[7], &[0, 1]), Mode::Train)?;
     /// let mut encoder = context.device().create_command_encoder(&Default::default());
     /// table.encode_gradient(&mut encoder, grads.slice(..), gradient.slice(..))?;
     /// // Your commands that add the gradients of other devices.

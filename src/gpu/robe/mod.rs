@@ -37,8 +37,8 @@ use crate::{
     lookup::LookupKind,
     memory::MemoryReport,
     robe::{
-        RobeCounters,
         config::{Backward, Config},
+        counters_of,
     },
     table::{
         abi::{POOL_NONE, Params, Rate},
@@ -54,17 +54,17 @@ use crate::{
 /// Tables on the GPU whose rows share an array of weights.
 ///
 /// ```
-/// use hotrow::{GradSlice, SharedGroup, adapter, prelude::*, robe};
+/// use hotrow::{Bags, GradSlice, Mode, SharedGroup, adapter, prelude::*, robe};
 ///
 /// # fn main() -> Result<(), hotrow::Error> {
 /// // A program that has a device and a queue calls `Context::new`.
 /// let Ok(context) = adapter::open_best(adapter::Wanted::Any) else { return Ok(()) };
 /// // A million rows x 16 in 4,096 weights, read in chunks of 8.
 /// let mut table = SharedGroup::new(&context, robe::Config::new(&[1_000_000], 16, 4096, 8))?;
-/// let outputs = table.forward(&[999_999], &[0, 1], None)?; // `encode_forward` takes an encoder of yours, as `Group`'s does
+/// let outputs = table.forward(Bags::new(&[999_999], &[0, 1]), Mode::Train)?; // `encode_forward` takes an encoder of yours, as `Group`'s does
 /// assert_eq!(table.gradient(GradSlice::F32(&outputs))?.len(), 4096); // a value for each weight
 /// table.backward(&outputs)?;
-/// assert_eq!(table.robe_counters()?.accesses, [1]);
+/// assert_eq!(table.counters()?[0].accesses, 1);
 /// # Ok(())
 /// # }
 /// ```
@@ -116,12 +116,14 @@ impl SharedGroup {
     }
 
     /// The configuration, with the learning rate that is set now.
+    #[cfg(target_family = "wasm")]
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.kind.config
     }
 
     /// Number of distinct places where chunks begin from which on a batch's backward visits all weights (see [`Backward`]).
+    #[doc(hidden)]
     #[must_use]
     pub fn dense_from(&self) -> u32 {
         match self.kind.config.backward {
@@ -157,7 +159,7 @@ impl Kind for Shared {
     }
 
     fn counted(&self, words: &[u32]) -> Vec<Counters> {
-        RobeCounters::from_words(words).of_tables(&self.config)
+        counters_of(&self.config, words)
     }
 
     fn set_rate(&mut self, lr: f32) -> Result<(), Error> {
@@ -281,7 +283,7 @@ impl Kind for Shared {
     }
 
     fn memory(group: &SharedGroup) -> MemoryReport {
-        group.memory()
+        group.allocated()
     }
 
     #[cfg(not(target_family = "wasm"))]

@@ -1,5 +1,7 @@
 //! Reads scaled gradients for a sum.
 
+use half::f16;
+
 use crate::record::rows::{half::widen, payload::Weights};
 
 /// The magnitude of a half as the bits of a float, for infinity and NaN too.
@@ -27,10 +29,10 @@ impl Gradient for f32 {
     }
 }
 
-impl Gradient for u16 {
+impl Gradient for f16 {
     #[inline(always)]
     fn value(&self) -> f32 {
-        any_half(*self)
+        any_half(self.to_bits())
     }
 }
 

@@ -3,7 +3,7 @@
 //! These are plain loops, compiled for several processors (SSE2, AVX2, AVX-512; NEON, SVE; ...). The crate
 //! `multiversion` picks one when the program runs. The pick never changes a bit: every version does the same operations
 //! in the same order, without fused multiply-adds, and reductions across elements have a fixed order or need none
-//! (minimum, maximum). [`crate::codec`] defines the same, one element at a time; the tests compare both bit for
+//! (minimum, maximum). `record::codec` defines the same, one element at a time; the tests compare both bit for
 //! bit.
 
 pub(crate) mod gradients;

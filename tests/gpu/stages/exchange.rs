@@ -2,9 +2,9 @@
 
 use bytemuck::{cast_slice, cast_slice_mut};
 use hotrow::{
-    GroupConfig, Layout, Optimizer, Precision, RandomBits, Rounding, StatePrecision, codec,
+    GroupConfig, Optimizer, Precision, RandomBits, Rounding, StatePrecision,
     internals::layout::{COMING, DIRTY, Field, NONE, Piece, Swap, WAYS, count, way_at},
-    internals::rows,
+    internals::{Layout, codec, rows},
 };
 use hotrow_harness::{
     naive::{Approx, Format},

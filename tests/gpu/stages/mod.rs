@@ -16,10 +16,10 @@ pub(crate) use std::{cell::Cell, fmt};
 use bytemuck::{Pod, cast_slice, cast_slice_mut};
 pub(crate) use hotrow::internals::params;
 use hotrow::{
-    Context, GradSlice, GroupConfig, Layout, Optimizer, RankBody,
-    hash::Spread,
+    Context, GradSlice, GroupConfig, Optimizer,
     internals::{
-        self,
+        self, Layout, RankBody,
+        hash::Spread,
         layout::{CLOCK_WORDS, COMING, Field, NONE, Params, Piece, Step, TABLE_WORDS, Target, WAYS, way_at},
         shader::{self, Access, Kernel},
     },

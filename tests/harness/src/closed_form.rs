@@ -1,7 +1,9 @@
 //! Roundings whose outcome is known. The example of Zhang 2018, section 2.1: values begin at 1.5, and every update adds 3/64 of the distance between binary16 neighbours.
 //! Rounding to nearest loses every update. Stochastic rounding keeps the sum of the updates, except for the bias of so few random bits.
 
-use hotrow::{CpuGroup, Embedding, Error, GroupConfig, Init, Optimizer, Precision, RandomBits, Rounding, Source};
+use hotrow::{
+    Bags, CpuGroup, Embedding, Error, GroupConfig, Init, Mode, Optimizer, Precision, RandomBits, Rounding, Source,
+};
 use rand::{RngExt as _, SeedableRng as _};
 
 /// The initial value of every element.
@@ -32,7 +34,7 @@ pub fn train(group: &mut dyn Embedding, steps: u32) -> Result<Vec<f32>, Error> {
     // SGD subtracts its gradient.
     let grads = vec![-1.0; (ROWS * DIM) as usize];
     for _ in 0..steps {
-        group.forward(&rows, &offsets, None)?;
+        group.forward(Bags::new(&rows, &offsets), Mode::Train)?;
         group.backward(&grads)?;
     }
     group.read_rows(&rows)
@@ -160,7 +162,7 @@ pub fn check_given<'a>(
             let mut written = make(config.clone(), None);
             written.write_rows(&all, &values).unwrap();
             let mut cached = make(config.clone().with_cache_rows(300), None);
-            cached.forward(&all, &[0, 300], None).unwrap();
+            cached.forward(Bags::new(&all, &[0, 300]), Mode::Train).unwrap();
             cached.discard_pending();
             cached.write_rows(&all, &values).unwrap();
             assert_eq!(cached.read_rows(&all).unwrap(), values, "{precision}: in their slots");

@@ -2,7 +2,7 @@
 
 use std::{error, thread, time::Duration};
 
-use hotrow::{Error, hash::fmix32};
+use hotrow::{Error, internals::hash::fmix32};
 use hotrow_dist::{Comm, Parcels, RankError, Ticket};
 
 /// What went wrong on this rank.

@@ -1,8 +1,8 @@
 //! The calls of [`Lookup`] on any table: outputs in the caller's slice, counters without waiting, its whole state.
 
 use hotrow::{
-    Embedding, Error, GroupConfig, Init, Lookup, LookupKind, Optimizer, OutOfRange, Pooling, Precision, Rounding,
-    Snapshot, robe::RobeSnapshot,
+    Bags, Embedding, Error, GroupConfig, Init, Lookup, LookupKind, Mode, Optimizer, OutOfRange, OutputSlice, Pooling,
+    Precision, Rounding, robe::RobeSnapshot, state::Snapshot,
 };
 
 /// The whole state of a table.
@@ -34,29 +34,29 @@ pub fn calls<T: Lookup>(new: impl Fn() -> T) {
 /// A training forward before the backward of the last one is refused by name and changes nothing; `twin`, an equal table, never makes it.
 fn forwards_keep_their_gradients(table: &mut dyn Lookup, twin: &mut dyn Lookup) {
     let (indices, offsets) = (&[1, 5, 5, 7][..], &[0, 1, 1, 4][..]);
-    let outputs = table.forward(indices, offsets, None).unwrap();
+    let outputs = table.forward(Bags::new(indices, offsets), Mode::Train).unwrap();
     let before = state(table).unwrap();
-    let refused = |table: &mut dyn Lookup| match table.forward(&[2], &[0, 1], None) {
+    let refused = |table: &mut dyn Lookup| match table.forward(Bags::new(&[2], &[0, 1]), Mode::Train) {
         Err(error @ Error::Order { call: "forward", .. }) => {
             let text = error.to_string();
-            let remedies = ["backward", "forward_frozen", "discard_pending", "forward_only"];
+            let remedies = ["backward", "frozen forward", "discard_pending", "forward_only"];
             assert!(remedies.iter().all(|remedy| text.contains(remedy)), "{text}");
         }
         other => panic!("{other:?}"),
     };
     refused(table);
-    table.forward_frozen(&[2], &[0, 1], None).unwrap();
+    table.forward(Bags::new(&[2], &[0, 1]), Mode::Frozen).unwrap();
     table.read_rows(&[3]).unwrap();
     table.counters().unwrap();
     refused(table);
     assert!(state(table).unwrap() == before && table.pending());
     table.backward(&outputs).unwrap();
-    twin.forward(indices, offsets, None).unwrap();
+    twin.forward(Bags::new(indices, offsets), Mode::Train).unwrap();
     twin.backward(&outputs).unwrap();
     assert_eq!(state(table).unwrap(), state(twin).unwrap());
     // A gradient that is not wanted.
     for _ in 0..2 {
-        table.forward(indices, offsets, None).unwrap();
+        table.forward(Bags::new(indices, offsets), Mode::Train).unwrap();
         let before = state(table).unwrap();
         table.discard_pending();
         assert!(!table.pending() && state(table).unwrap() == before);
@@ -65,8 +65,8 @@ fn forwards_keep_their_gradients(table: &mut dyn Lookup, twin: &mut dyn Lookup) 
     }
     // A prefetched batch waits for the backward of the forward before it.
     if let LookupKind::Rows(rows) = table.kind() {
-        rows.forward(indices, offsets, None).unwrap();
-        rows.prefetch(indices, offsets, None).unwrap();
+        rows.forward(Bags::new(indices, offsets), Mode::Train).unwrap();
+        rows.prefetch(Bags::new(indices, offsets)).unwrap();
         refuses!(rows.forward_prefetched(), Error::Order { call: "forward", .. });
         rows.backward(&outputs).unwrap();
         rows.forward_prefetched().unwrap();
@@ -81,17 +81,17 @@ pub fn forward_only<T: Embedding>(new: impl Fn(GroupConfig) -> T) {
     for step in 0..6 {
         let batch = (&[1, 5 + step, 5, 7][..], &[0, 1, 1, 4][..]);
         let outputs = if step == 3 {
-            only.prefetch(batch.0, batch.1, None).unwrap();
+            only.prefetch(Bags::new(batch.0, batch.1)).unwrap();
             only.forward_prefetched().unwrap()
         } else {
-            only.forward(batch.0, batch.1, None).unwrap()
+            only.forward(Bags::new(batch.0, batch.1), Mode::Train).unwrap()
         };
-        assert_eq!(outputs, discards.forward(batch.0, batch.1, None).unwrap());
+        assert_eq!(outputs, discards.forward(Bags::new(batch.0, batch.1), Mode::Train).unwrap());
         discards.discard_pending();
         assert!(!only.pending());
         let refused = only.backward(&outputs).expect_err("it never trains").to_string();
         assert!(
-            refused.contains("forward_only") && only.weight_gradient(batch.0, batch.1, &outputs).is_err(),
+            refused.contains("forward_only") && only.weight_gradient(Bags::new(batch.0, batch.1), &outputs).is_err(),
             "{refused}"
         );
     }
@@ -121,10 +121,14 @@ pub fn padding<T: Embedding>(new: impl Fn(GroupConfig) -> T) {
                     let pads = |i: usize| if i < 3 { Some(batch[i]) == padding[0] } else { Some(batch[i]) == other };
                     let plain: Vec<u32> = (0..9).map(|i| if pads(i) { 1000 + i as u32 } else { batch[i] }).collect();
                     let looked_up = |group: &mut T, indices: &[u32]| {
-                        let frozen = group.forward_frozen(indices, offsets, Some(weights)).unwrap();
-                        let outputs = group.forward(indices, offsets, Some(weights)).unwrap();
+                        let frozen = group
+                            .forward(Bags::new(indices, offsets).with_weights(Some(weights)), Mode::Frozen)
+                            .unwrap();
+                        let outputs = group
+                            .forward(Bags::new(indices, offsets).with_weights(Some(weights)), Mode::Train)
+                            .unwrap();
                         assert_eq!(frozen, outputs);
-                        let gradient = group.weight_gradient(indices, offsets, &outputs).unwrap();
+                        let gradient = group.weight_gradient(Bags::new(indices, offsets), &outputs).unwrap();
                         group.backward(&outputs).unwrap();
                         (outputs, gradient)
                     };
@@ -137,7 +141,7 @@ pub fn padding<T: Embedding>(new: impl Fn(GroupConfig) -> T) {
                 // Nothing but padding is no step.
                 let only = [own; 3].into_iter().chain([second; 6]).collect::<Vec<_>>();
                 if other.is_some() {
-                    let outputs = padded.forward(&only, offsets, None).unwrap();
+                    let outputs = padded.forward(Bags::new(&only, offsets), Mode::Train).unwrap();
                     padded.backward(&outputs).unwrap();
                     assert!(outputs.iter().all(|&x| x == 0.0));
                 }
@@ -151,7 +155,7 @@ pub fn padding<T: Embedding>(new: impl Fn(GroupConfig) -> T) {
                 wanted.counters.iter_mut().for_each(|table| table.out_of_range = 0);
                 assert_eq!(found, wanted, "{ids:?}, {pooling}, {mode}");
                 // A real error is one, beside padding; Clamp may bring it to padding.
-                match padded.forward(&[own, 41, own, 1, 1, 1, 2, 3, 4], offsets, None) {
+                match padded.forward(Bags::new(&[own, 41, own, 1, 1, 1, 2, 3, 4], offsets), Mode::Train) {
                     Err(Error::IndexOutOfRange { position: 1, value: 41, .. }) => assert_eq!(mode, OutOfRange::Error),
                     other => assert!(other.is_ok() && mode != OutOfRange::Error, "{other:?}"),
                 }
@@ -196,7 +200,7 @@ pub fn frozen<T: Embedding>(new: impl Fn(GroupConfig) -> T) {
             let mut group = new(config);
             let before = group.snapshot().unwrap();
             for _ in 0..steps {
-                let outputs = group.forward(&indices, &offsets, None).unwrap();
+                let outputs = group.forward(Bags::new(&indices, &offsets), Mode::Train).unwrap();
                 group.backward(&vec![gradient; outputs.len()]).unwrap();
             }
             let after = group.snapshot().unwrap();
@@ -215,20 +219,24 @@ fn outputs_in_slices(table: &mut dyn Lookup, twin: &mut dyn Lookup) {
             let before = table.counters().unwrap();
             let mut other = vec![0.5; wrong];
             let refused = match frozen {
-                true => table.forward_frozen_into(indices, offsets, None, &mut other),
-                false => table.forward_into(indices, offsets, None, &mut other),
+                true => table.forward_into(Bags::new(indices, offsets), Mode::Frozen, OutputSlice::F32(&mut other)),
+                false => table.forward_into(Bags::new(indices, offsets), Mode::Train, OutputSlice::F32(&mut other)),
             };
             let [wanted, found] = [outputs.len(), wrong].map(|len| len as u64);
             assert_eq!(refused, Err(Error::Length { what: "outputs", wanted, found }));
             assert!(other.iter().all(|&x| x == 0.5) && table.counters().unwrap() == before && !table.pending());
         }
         let wanted = match frozen {
-            true => twin.forward_frozen(indices, offsets, None),
-            false => twin.forward(indices, offsets, None),
+            true => twin.forward(Bags::new(indices, offsets), Mode::Frozen),
+            false => twin.forward(Bags::new(indices, offsets), Mode::Train),
         };
         match frozen {
-            true => table.forward_frozen_into(indices, offsets, None, &mut outputs).unwrap(),
-            false => table.forward_into(indices, offsets, None, &mut outputs).unwrap(),
+            true => {
+                table.forward_into(Bags::new(indices, offsets), Mode::Frozen, OutputSlice::F32(&mut outputs)).unwrap();
+            }
+            false => {
+                table.forward_into(Bags::new(indices, offsets), Mode::Train, OutputSlice::F32(&mut outputs)).unwrap();
+            }
         }
         assert_eq!(outputs, wanted.unwrap());
     }
@@ -236,7 +244,8 @@ fn outputs_in_slices(table: &mut dyn Lookup, twin: &mut dyn Lookup) {
     table.backward(&outputs).unwrap();
     // A skipped step leaves the slice as it is.
     let before = outputs.clone();
-    let refused = table.forward_into(&[1, 5, 5, u32::MAX], offsets, None, &mut outputs);
+    let refused =
+        table.forward_into(Bags::new(&[1, 5, 5, u32::MAX], offsets), Mode::Train, OutputSlice::F32(&mut outputs));
     refuses!(refused, Error::IndexOutOfRange { position: 3, .. });
     assert_eq!(outputs, before);
 }
@@ -245,7 +254,7 @@ fn outputs_in_slices(table: &mut dyn Lookup, twin: &mut dyn Lookup) {
 fn counters_arrive(table: &mut dyn Lookup) {
     let wanted: Vec<u64> = (1..=3)
         .map(|_| {
-            table.forward(&[1, 2, 2], &[0, 3], None).unwrap();
+            table.forward(Bags::new(&[1, 2, 2], &[0, 3]), Mode::Train).unwrap();
             table.discard_pending();
             table.counters().unwrap()[0].accesses
         })

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicI64, Ordering::Relaxed},
 };
 
-use hotrow::{Error, GroupConfig, Layout, Store};
+use hotrow::{Error, GroupConfig, Store};
 
 #[derive(Debug)]
 pub struct Failing<S> {
@@ -38,7 +38,7 @@ impl<S: Store> Store for Failing<S> {
         fn stride(self: &Self) -> u64;
         fn step(self: &Self) -> u32;
         fn filled(self: &Self) -> bool;
-        fn check(self: &Self, config: &GroupConfig, layout: &Layout) -> Result<(), Error>;
+        fn check(self: &Self, config: &GroupConfig) -> Result<(), Error>;
     }
 
     fn read(&self, rows: &[u32], out: &mut [u8]) -> Result<(), Error> {

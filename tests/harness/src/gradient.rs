@@ -11,8 +11,8 @@ pub fn covers(sum: f32) -> bool {
 }
 
 /// The gradients rounded to FP16, as bits and as floats.
-pub fn halved(grads: &[f32]) -> (Vec<u16>, Vec<f32>) {
-    grads.iter().map(|&g| f16::from_f32(g)).map(|half| (half.to_bits(), half.to_f32())).unzip()
+pub fn halved(grads: &[f32]) -> (Vec<f16>, Vec<f32>) {
+    grads.iter().map(|&g| f16::from_f32(g)).map(|half| (half, half.to_f32())).unzip()
 }
 
 /// The weights after a step of SGD, computed with the operations of backward.

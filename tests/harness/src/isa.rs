@@ -11,9 +11,9 @@ use std::{
 };
 
 use hotrow::{
-    GroupConfig, Layout,
+    GroupConfig,
     internals::{
-        kernels,
+        Layout, kernels,
         shader::{AddBody, Bodies, Constants, Cut, Kernel, LookupBody, RankBody, compose},
     },
 };

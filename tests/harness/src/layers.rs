@@ -41,7 +41,7 @@ fn for_tests(attributes: &[Attribute]) -> bool {
 }
 
 /// The paths of a `use`, one for each imported name.
-fn spread(tree: &UseTree, before: &[String], paths: &mut Vec<Module>) {
+pub(crate) fn spread(tree: &UseTree, before: &[String], paths: &mut Vec<Module>) {
     let with = |last: &dyn ToString| before.iter().cloned().chain([last.to_string()]).collect::<Module>();
     match tree {
         UseTree::Path(path) => spread(&path.tree, &with(&path.ident), paths),

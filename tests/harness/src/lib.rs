@@ -37,6 +37,7 @@ pub mod closed_form;
 pub mod comm;
 pub mod data;
 pub mod device;
+pub mod exports;
 pub mod face;
 pub mod failing;
 pub mod gradient;

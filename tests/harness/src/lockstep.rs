@@ -3,11 +3,14 @@
 
 use hotrow::internals::Pieces as _;
 use hotrow::{
-    Context, Counters, CpuGroup, Embedding, Error, Group, GroupConfig, Init, OutOfRange, Part, Snapshot, codec,
+    Bags, Context, Counters, CpuGroup, Embedding, Error, Group, GroupConfig, Init, Mode, OutOfRange,
+    internals::codec,
     internals::layout::{Field, STATE_MOMENT},
+    state::{Part, Snapshot},
 };
 use hotrow::{
-    CounterBits, Layout, Optimizer, Placement, Policy, Pooling, Precision, RandomBits, Rounding, StatePrecision,
+    CounterBits, Optimizer, Placement, Policy, Pooling, Precision, RandomBits, Rounding, StatePrecision,
+    internals::Layout,
 };
 use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -129,6 +132,12 @@ pub struct Batch {
     pub weights: Option<Vec<f32>>,
 }
 
+impl Batch {
+    pub fn bags(&self) -> Bags<'_> {
+        Bags::new(&self.indices, &self.offsets).with_weights(self.weights.as_deref())
+    }
+}
+
 /// The two groups of a run. Their calls return the first difference as an error.
 pub struct Pair<'a> {
     pub gpu: &'a mut dyn Embedding,
@@ -164,12 +173,16 @@ impl Pair<'_> {
 
     pub fn step(&mut self, batch: &Batch, grad: impl Fn(usize) -> f32) -> Result<(), String> {
         let weights = batch.weights.as_deref();
-        let frozen = self.both("frozen", |group| group.forward_frozen(&batch.indices, &batch.offsets, weights))?;
+        let frozen = self.both("frozen", |group| {
+            group.forward(Bags::new(&batch.indices, &batch.offsets).with_weights(weights), Mode::Frozen)
+        })?;
         self.compare("after a frozen forward")?;
         if let Some([a, b]) = &frozen {
             floats("frozen outputs", a, b, self.size)?;
         }
-        let outputs = self.both("forward", |group| group.forward(&batch.indices, &batch.offsets, weights))?;
+        let outputs = self.both("forward", |group| {
+            group.forward(Bags::new(&batch.indices, &batch.offsets).with_weights(weights), Mode::Train)
+        })?;
         self.compare("after forward")?;
         let Some([a, b]) = outputs else { return Ok(()) };
         floats("outputs", &a, &b, self.size)?;

@@ -21,8 +21,10 @@ use std::sync::LazyLock;
 use crate::lockstep::{bits, is_padding, pad, random_padding, random_shares, random_state};
 use hotrow::internals::Pieces as _;
 use hotrow::{
-    CounterBits, Counters, Embedding, Error, GroupConfig, Init, Layout, Optimizer, OptimizerKind, OutOfRange, Part,
-    Policy, Pooling, Precision, Rounding, Snapshot, StatePrecision, checkpoint,
+    CounterBits, Counters, Embedding, Error, GroupConfig, Init, Mode, Optimizer, OptimizerKind, OutOfRange, Policy,
+    Pooling, Precision, Rounding, StatePrecision, checkpoint,
+    internals::Layout,
+    state::{Part, Snapshot},
 };
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
@@ -615,9 +617,7 @@ impl Naive {
     /// Checks every index without counting. Also returns the numbers of bad indices and of padding of each table.
     pub fn resolve(
         &self,
-        indices: &[u32],
-        offsets: &[u32],
-        weights: Option<&[f32]>,
+        hotrow::Bags { indices, offsets, weights }: hotrow::Bags<'_>,
     ) -> (Result<Bags, Offender>, BTreeMap<u32, [u64; 2]>) {
         let config = &self.config;
         let features: Vec<u32> = if config.features.is_empty() {
@@ -659,13 +659,8 @@ impl Naive {
     }
 
     /// Steps 1 to 5 of a forward: all but the outputs.
-    pub fn forward(
-        &mut self,
-        indices: &[u32],
-        offsets: &[u32],
-        weights: Option<&[f32]>,
-    ) -> Result<(Bags, Effect), Offender> {
-        let (bags, bad) = self.resolve(indices, offsets, weights);
+    pub fn forward(&mut self, bags: hotrow::Bags<'_>) -> Result<(Bags, Effect), Offender> {
+        let (bags, bad) = self.resolve(bags);
         for (table, [outside, padding]) in bad {
             self.counters[table as usize].out_of_range += outside;
             self.counters[table as usize].padding += padding;
@@ -1210,6 +1205,12 @@ impl Naive {
 // ---------------------------------------------------------------------------------------------------------------------
 // Runs
 
+impl BatchData {
+    pub fn bags(&self) -> hotrow::Bags<'_> {
+        hotrow::Bags::new(&self.indices, &self.offsets).with_weights(self.weights.as_deref())
+    }
+}
+
 /// One step of a run, and the calls between its parts.
 #[derive(Clone, Debug, Default)]
 pub struct BatchData {
@@ -1358,17 +1359,15 @@ fn check_start(start: &Snapshot, model: &Naive, config: &GroupConfig) -> Result<
 
 impl Checker {
     fn step(&mut self, batch: &BatchData) -> Result<(), String> {
-        let BatchData { indices, offsets, .. } = batch;
-        let weights = batch.weights.as_deref();
         if self.pending == Pending::Yes {
-            let second = self.subject.forward(indices, offsets, weights);
+            let second = self.subject.forward(batch.bags(), Mode::Train);
             self.refused(second, "order of a second forward", |error| {
                 matches!(error, Error::Order { call: "forward", .. })
             })?;
         }
         self.subject.discard_pending();
-        let found = self.subject.forward(indices, offsets, weights);
-        match (self.model.forward(indices, offsets, weights), found) {
+        let found = self.subject.forward(batch.bags(), Mode::Train);
+        match (self.model.forward(batch.bags()), found) {
             (Ok((bags, effect)), Ok(found)) => {
                 self.compare(&effect).map_err(|difference| format!("forward: {difference}"))?;
                 self.outputs("forward", &bags, &found)?;
@@ -1404,7 +1403,7 @@ impl Checker {
     }
 
     fn weight_gradient(&mut self, batch: &BatchData, bags: &Bags, gradient: &[f32]) -> Result<(), String> {
-        let found = self.subject.weight_gradient(&batch.indices, &batch.offsets, gradient);
+        let found = self.subject.weight_gradient(batch.bags(), gradient);
         let found = found.map_err(|error| format!("weight gradient: {error}"))?;
         let wanted = self.model.weight_gradient(bags, gradient);
         equal("weight gradients", wanted.len(), found.len())?;
@@ -1498,9 +1497,8 @@ impl Checker {
     }
 
     fn frozen(&mut self, batch: &BatchData) -> Result<(), String> {
-        let weights = batch.weights.as_deref();
-        let found = self.subject.forward_frozen(&batch.indices, &batch.offsets, weights);
-        match (self.model.resolve(&batch.indices, &batch.offsets, weights).0, found) {
+        let found = self.subject.forward(batch.bags(), Mode::Frozen);
+        match (self.model.resolve(batch.bags()).0, found) {
             (Ok(bags), Ok(found)) => self.outputs("frozen", &bags, &found)?,
             (Err(wanted), Err(error)) => offender(&wanted, &error)?,
             (wanted, found) => return Err(format!("wanted {wanted:.80?}, found {found:.80?}")),
@@ -1573,9 +1571,14 @@ impl Checker {
         // Whether a call is in order, or its arguments are right, is asked in an order that SPEC leaves open.
         let pending = self.pending != Pending::No;
         let found = match kind {
-            0 => subject.forward(&[0], &[0], None).map(drop),
-            1 => subject.forward(&[0, 0], &[1, 0, 2], None).map(drop),
-            2 => subject.forward(&batch.indices, &batch.offsets, Some(&vec![1.0; count + 1])).map(drop),
+            0 => subject.forward(hotrow::Bags::new(&[0], &[0]), Mode::Train).map(drop),
+            1 => subject.forward(hotrow::Bags::new(&[0, 0], &[1, 0, 2]), Mode::Train).map(drop),
+            2 => subject
+                .forward(
+                    hotrow::Bags::new(&batch.indices, &batch.offsets).with_weights(Some(&vec![1.0; count + 1])),
+                    Mode::Train,
+                )
+                .map(drop),
             3 => subject.backward(&vec![0.5; (count + batch.offsets.len() + 1) * dim + 1]),
             4 => subject.read_rows(&[0, total]).map(drop),
             5 => subject.write_rows(&[0], &vec![1.0; dim + 1]),

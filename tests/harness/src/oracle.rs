@@ -1,14 +1,15 @@
 //! Three stages of a cached table, written as plainly as they can be: what the tests of single stages compare the kernels with. Floats are packed
-//! and unpacked by `hotrow::codec`, which defines the record.
+//! and unpacked by `hotrow::internals::codec`, which defines the record.
 
 use std::ops::Range;
 
 use hotrow::{
-    GradSlice, Layout, RandomBits, Rounding, codec,
+    GradSlice, RandomBits, Rounding,
     internals::layout::{
         CLOCK_WORDS, COMING, DIRTY, Field, NONE, PINNED, Params, Piece, RECENT, Step, Swap, TABLE_WORDS, Target,
         count as counts, way_at,
     },
+    internals::{Layout, codec},
     ranks::Stripe,
 };
 
@@ -40,7 +41,7 @@ fn count(tables: &mut [u32], row: u32, counter: usize) {
 pub fn admit(params: &Params, step: &Step, swaps: &mut [Swap], ways: &mut [u32], tables: &mut [u32]) {
     let n = step.counts[counts::SWAPS] as usize;
     let (lfu, width) = (params.policy == LFU, params.slots.checked_div(params.sets).unwrap_or(0));
-    let spread = hotrow::hash::Spread::new(params.total_rows, params.sets, width);
+    let spread = hotrow::internals::hash::Spread::new(params.total_rows, params.sets, width);
     let set_of = |row: u32| spread.set_of(row);
     let mut all: Vec<usize> = (0..n).collect();
     all.sort_by_key(|&u| (set_of(swaps[u].row), !swaps[u].victim, swaps[u].row));
@@ -239,7 +240,7 @@ pub fn merge(
                     let at = output as usize * dim + e;
                     let gradient = match grad_outputs {
                         GradSlice::F32(gradients) => gradients[at],
-                        GradSlice::F16(halves) => half::f16::from_bits(halves[at]).to_f32(),
+                        GradSlice::F16(halves) => halves[at].to_f32(),
                     };
                     let gradient = gradient * inverse;
                     *sum += if factors { f32::from_bits(factor) * gradient } else { gradient };

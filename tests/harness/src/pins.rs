@@ -1,7 +1,9 @@
 //! Properties of pins on any backend and placement. `naive.rs` checks each call.
 
 use hotrow::internals::Pieces as _;
-use hotrow::{Counters, Embedding, Error, GroupConfig, Init, Optimizer, Part, Policy, Pooling, Precision};
+use hotrow::{
+    Bags, Counters, Embedding, Error, GroupConfig, Init, Mode, Optimizer, Policy, Pooling, Precision, state::Part,
+};
 
 pub const POLICIES: [Policy; 4] = Policy::ALL;
 
@@ -28,7 +30,7 @@ fn batch(rows: &[u32]) -> (Vec<u32>, Vec<u32>) {
 /// Runs a step of these rows and returns its outputs.
 pub fn step(group: &mut dyn Embedding, rows: &[u32]) -> Vec<f32> {
     let (indices, offsets) = batch(rows);
-    let outputs = group.forward(&indices, &offsets, None).unwrap();
+    let outputs = group.forward(Bags::new(&indices, &offsets), Mode::Train).unwrap();
     let grads: Vec<f32> = outputs.iter().map(|x| x * 0.1 + 0.01).collect();
     group.backward(&grads).unwrap();
     outputs
@@ -135,7 +137,7 @@ pub fn misuse_is_refused(make: Make<'_>) {
         assert_eq!(group.snapshot().unwrap(), before);
 
         let (indices, offsets) = batch(&[1, 2, 3]);
-        group.forward(&indices, &offsets, None).unwrap();
+        group.forward(Bags::new(&indices, &offsets), Mode::Train).unwrap();
         let waiting = group.snapshot().unwrap();
         refuses!(group.pin(&[1], 1), Error::Order { call: "pin", .. });
         assert!(group.pending(), "its backward may still come");
@@ -171,7 +173,7 @@ pub fn a_resized_cache_is_as_a_new_one(make: Make<'_>) {
             step(&mut *group, &some(4));
 
             let (indices, offsets) = batch(&[1]);
-            group.forward(&indices, &offsets, None).unwrap();
+            group.forward(Bags::new(&indices, &offsets), Mode::Train).unwrap();
             refuses!(group.resize_cache(40), Error::Order { call: "resize_cache", .. }, "{what}");
             group.backward(&[0.5; 24]).unwrap();
             group.flush().unwrap();

@@ -1,6 +1,9 @@
 //! Runs of steps that prefetch their next batch or do not.
 
-use hotrow::{Embedding, Error, GroupConfig, Part, Placement, Snapshot, checkpoint};
+use hotrow::{
+    Bags, Embedding, Error, GroupConfig, Mode, Placement, checkpoint,
+    state::{Part, Snapshot},
+};
 use rand::RngExt as _;
 use rand_pcg::Pcg64;
 
@@ -39,9 +42,9 @@ pub fn refused(group: &mut dyn Embedding, call: u32, batch: &Batch, now: &Snapsh
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("checkpoint");
     let found = match call {
-        0 => group.prefetch(indices, offsets, weights),
-        1 => group.forward(indices, offsets, weights).map(drop),
-        2 => group.forward_frozen(indices, offsets, weights).map(drop),
+        0 => group.prefetch(Bags::new(indices, offsets).with_weights(weights)),
+        1 => group.forward(Bags::new(indices, offsets).with_weights(weights), Mode::Train).map(drop),
+        2 => group.forward(Bags::new(indices, offsets).with_weights(weights), Mode::Frozen).map(drop),
         3 => group.flush(),
         4 => group.reset(),
         5 => group.reset_discarding(),
@@ -97,14 +100,17 @@ pub fn play(group: &mut dyn Embedding, plans: &[Plan], overlap: bool) -> (Vec<Ou
         let outputs = if std::mem::take(&mut ahead) {
             group.forward_prefetched()
         } else {
-            group.forward(indices, offsets, weights.as_deref())
+            group.forward(Bags::new(indices, offsets).with_weights(weights.as_deref()), Mode::Train)
         };
         if let Err(error) = &outputs {
             assert!(matches!(error, Error::IndexOutOfRange { .. }), "step {i}: {error}");
         }
         let total = group.config().total_rows() as u32;
         match plan.between {
-            0 => outcomes.push(group.forward_frozen(indices, offsets, weights.as_deref())),
+            0 => {
+                outcomes
+                    .push(group.forward(Bags::new(indices, offsets).with_weights(weights.as_deref()), Mode::Frozen));
+            }
             1 => outcomes.push(group.read_rows(&(0..total).step_by(3).collect::<Vec<_>>())),
             2 => group.flush().unwrap(),
             3 => {
@@ -119,7 +125,7 @@ pub fn play(group: &mut dyn Embedding, plans: &[Plan], overlap: bool) -> (Vec<Ou
             if overlap && plan.when == when && !plan.flush {
                 let Batch { indices, offsets, weights } = &next.batch;
                 let now = (!plan.ahead.is_empty()).then(|| group.snapshot().unwrap());
-                group.prefetch(indices, offsets, weights.as_deref()).unwrap();
+                group.prefetch(Bags::new(indices, offsets).with_weights(weights.as_deref())).unwrap();
                 ahead = true;
                 for &call in &plan.ahead {
                     let now = now.as_ref().expect("taken for these calls");
@@ -131,7 +137,7 @@ pub fn play(group: &mut dyn Embedding, plans: &[Plan], overlap: bool) -> (Vec<Ou
         if let (Ok(outputs), true) = (&outputs, plan.backward) {
             let grads: Vec<f32> = outputs.iter().map(|x| x * 0.1 + 0.01).collect();
             if plan.between % 4 == 1 {
-                outcomes.push(group.weight_gradient(indices, offsets, &grads));
+                outcomes.push(group.weight_gradient(Bags::new(indices, offsets), &grads));
             }
             group.backward(&grads).unwrap();
         } else {

@@ -4,8 +4,8 @@ use std::{ops::Range, path::Path};
 
 use crate::lockstep::{bits, is_padding, pad, random_padding};
 use hotrow::{
-    Counters, CpuGroup, Embedding, Error, GroupConfig, Init, Lookup, Optimizer, OutOfRange, Policy, Pooling, Precision,
-    Rounding, ScalerState, Snapshot, StatePrecision,
+    Counters, CpuGroup, Embedding, Error, GroupConfig, Init, Lookup, Mode, Optimizer, OutOfRange, Policy, Pooling,
+    Precision, Rounding, ScalerState, StatePrecision, state::Snapshot,
 };
 use hotrow_dist::{self as dist, Comm, Shard, Threads, WireForm, WireOptions};
 use proptest::prelude::{Strategy, any};
@@ -31,6 +31,12 @@ pub struct Part {
     pub weights: Option<Vec<f32>>,
     outputs: Vec<(usize, usize, usize)>,
     accesses: Vec<(usize, usize, usize)>,
+}
+
+impl Part {
+    pub fn bags(&self) -> hotrow::Bags<'_> {
+        hotrow::Bags::new(&self.indices, &self.offsets).with_weights(self.weights.as_deref())
+    }
 }
 
 impl Batch {
@@ -335,8 +341,8 @@ pub fn train(
     let mut seen = Steps::default();
     for (step, batch) in batches.iter().enumerate().take(steps.end).skip(steps.start) {
         let part = batch.part(config, parts.clone());
-        let frozen = table.forward_frozen(&part.indices, &part.offsets, part.weights.as_deref());
-        let found = match table.forward(&part.indices, &part.offsets, part.weights.as_deref()) {
+        let frozen = table.forward(part.bags(), Mode::Frozen);
+        let found = match table.forward(part.bags(), Mode::Train) {
             Err(Error::IndexOutOfRange { .. } | Error::Ranks(_)) => {
                 assert!(frozen.is_err() && !table.pending());
                 seen.outputs.push(Vec::new());
@@ -356,7 +362,7 @@ pub fn train(
 /// The backward of a step. Returns the gradients of the weights.
 fn back(table: &mut (impl Lookup + ?Sized), part: &Part, step: usize, spoil: bool) -> Result<Vec<Output>, Error> {
     let mut gradients = part.gradients(step);
-    let of_weights = table.weight_gradient(&part.indices, &part.offsets, &gradients)?;
+    let of_weights = table.weight_gradient(hotrow::Bags::new(&part.indices, &part.offsets), &gradients)?;
     assert_eq!(of_weights.len(), part.indices.len());
     if spoil {
         gradients.iter_mut().for_each(|gradient| *gradient = -*gradient);
@@ -380,7 +386,7 @@ fn train_ahead<C: Comm, S: Shard>(
         let part = batches.get(step).map(|batch| batch.part(config, parts.clone()));
         let asked = match &part {
             None => false,
-            Some(part) => match group.prefetch(&part.indices, &part.offsets, part.weights.as_deref()) {
+            Some(part) => match group.prefetch(part.bags()) {
                 Err(Error::IndexOutOfRange { .. } | Error::Ranks(_)) => false,
                 asked => asked.map(|()| true)?,
             },
@@ -488,7 +494,7 @@ pub fn saving(comm: impl Comm, folder: &Path, end: u32) -> Result<(u32, Option<E
     }
     let mut begun = [0];
     if let Some((_, Some(shard))) = group.shards().next() {
-        shard.read_part(hotrow::Part::Clock, 0, &mut begun)?;
+        shard.read_part(hotrow::state::Part::Clock, 0, &mut begun)?;
     }
     for step in begun[0]..end {
         // The bags of all ranks are the same for every number of ranks.
@@ -496,7 +502,7 @@ pub fn saving(comm: impl Comm, folder: &Path, end: u32) -> Result<(u32, Option<E
         let rows = |bag| uniform(ROWS, 100, u64::from(step * PARTS as u32 + bag));
         let indices: Vec<u32> = (first..first + bags).flat_map(rows).collect();
         let offsets: Vec<u32> = (0..=bags).map(|bag| 100 * bag).collect();
-        let outputs = group.forward(&indices, &offsets, None)?;
+        let outputs = group.forward(hotrow::Bags::new(&indices, &offsets), Mode::Train)?;
         group.backward(&outputs)?;
         if let Err(error) = group.save(folder) {
             return Ok((begun[0], Some(error)));

@@ -2,7 +2,7 @@
 //! scaled or not. So every bit must be equal, and a step with an overflow must equal a step without a backward.
 
 use half::f16;
-use hotrow::{CpuScaler, Embedding, GradSlice, GroupConfig, LossScale, OutOfRange};
+use hotrow::{Bags, CpuScaler, Embedding, GradSlice, GroupConfig, LossScale, Mode, OutOfRange};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 
@@ -41,7 +41,7 @@ fn random_half(source: &mut Pcg64) -> f32 {
 }
 
 /// The whole state of a group, with floats as bits.
-fn kept(group: &mut dyn Embedding) -> (hotrow::Snapshot, Vec<u32>) {
+fn kept(group: &mut dyn Embedding) -> (hotrow::state::Snapshot, Vec<u32>) {
     let snapshot = group.snapshot().unwrap();
     let cache = bits(&snapshot.cache);
     (snapshot, cache)
@@ -68,9 +68,9 @@ pub fn run(
         let outputs = if fetched {
             scaled.forward_prefetched().unwrap()
         } else {
-            scaled.forward(indices, offsets, weights).unwrap()
+            scaled.forward(Bags::new(indices, offsets).with_weights(weights), Mode::Train).unwrap()
         };
-        let wanted = plain.forward(indices, offsets, weights).unwrap();
+        let wanted = plain.forward(Bags::new(indices, offsets).with_weights(weights), Mode::Train).unwrap();
         if bits(&outputs) != bits(&wanted) {
             return Err(format!("step {step}: outputs differ"));
         }
@@ -83,7 +83,7 @@ pub fn run(
             let at = source.random_range(n - dim..n);
             scaled_grads[at] = [f32::INFINITY, f32::NEG_INFINITY, f32::NAN][source.random_range(0..3)];
         }
-        let halves: Vec<u16> = scaled_grads.iter().map(|&x| f16::from_f32(x).to_bits()).collect();
+        let halves: Vec<f16> = scaled_grads.iter().map(|&x| f16::from_f32(x)).collect();
         let half = source.random_bool(0.6);
         let slice = if half { GradSlice::F16(&halves) } else { GradSlice::F32(&scaled_grads) };
         scaler.inspect(slice);
@@ -102,7 +102,7 @@ pub fn run(
         let before = (!fetched).then(|| kept(scaled));
         if fetched {
             let Batch { indices, offsets, weights } = &batches[step + 1];
-            scaled.prefetch(indices, offsets, weights.as_deref()).unwrap();
+            scaled.prefetch(Bags::new(indices, offsets).with_weights(weights.as_deref())).unwrap();
         }
         scaled.backward_scaled(slice, &state).unwrap();
         assert!(!scaled.pending());

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hotrow::{
-    Init, Lookup, Optimizer, OptimizerKind, OutOfRange, Pooling, Precision, Rounding, StatePrecision,
+    Init, Lookup, Mode, Optimizer, OptimizerKind, OutOfRange, Pooling, Precision, Rounding, StatePrecision,
     robe::{Addressing, Backward, Config, RobeSnapshot},
 };
 use rand::{RngExt, SeedableRng};
@@ -397,7 +397,7 @@ pub fn random_grads(seed: u64, n: usize) -> Vec<f32> {
 
 /// Runs a forward of any table.
 pub fn forward(table: &mut dyn Lookup, bags: &Bags) -> Vec<f32> {
-    table.forward(&bags.indices, &bags.offsets, bags.weights.as_deref()).unwrap_or_else(|error| panic!("{error}"))
+    table.forward(bags.bags(), Mode::Train).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Both orders in which a backward visits the weights.

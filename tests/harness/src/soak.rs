@@ -1,6 +1,8 @@
 //! Many steps of long-lived groups, GPU against CPU, with a sample of the process's memory and handles now and then.
 
-use hotrow::{Context, CpuGroup, FileStore, Group, GroupConfig, Placement, SharedStore, checkpoint, wgpu::PollType};
+use hotrow::{
+    Bags, Context, CpuGroup, FileStore, Group, GroupConfig, Mode, Placement, SharedStore, checkpoint, wgpu::PollType,
+};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
@@ -139,20 +141,20 @@ pub fn steps(pair: &mut Pair<'_>, config: &GroupConfig, source: &mut Pcg64) -> R
     let (prefetched, salt) = (source.random_bool(0.2), source.random_range(1..1000u32));
     let grads = |n: usize| (0..n as u32).map(|i| (i.wrapping_mul(salt) % 17) as f32 / 8.0 - 1.0).collect::<Vec<f32>>();
     let (mut taken, mut near) = (0, Ok(()));
-    let outputs = pair.both("forward", |group| group.forward(&batch.indices, &batch.offsets, weights))?;
+    let outputs = pair.both("forward", |group| {
+        group.forward(Bags::new(&batch.indices, &batch.offsets).with_weights(weights), Mode::Train)
+    })?;
     if let Some([a, b]) = outputs {
         floats("outputs", &a, &b, pair.size)?;
         let grads_of = grads(a.len());
         if source.random_bool(0.1)
-            && let Some([a, b]) =
-                pair.both("weight_gradient", |group| group.weight_gradient(&batch.indices, &batch.offsets, &grads_of))?
+            && let Some([a, b]) = pair.both("weight_gradient", |group| {
+                group.weight_gradient(Bags::new(&batch.indices, &batch.offsets), &grads_of)
+            })?
         {
             floats("gradients of weights", &a, &b, pair.size * pair.size)?;
         }
-        let ready = prefetched
-            && pair
-                .both("prefetch", |group| group.prefetch(&next.indices, &next.offsets, next.weights.as_deref()))?
-                .is_some();
+        let ready = prefetched && pair.both("prefetch", |group| group.prefetch(next.bags()))?.is_some();
         pair.both("backward", |group| group.backward(&grads_of))?;
         taken += 1;
         if ready && let Some([a, b]) = pair.both("forward_prefetched", |group| group.forward_prefetched())? {

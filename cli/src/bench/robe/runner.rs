@@ -2,7 +2,7 @@
 
 use anyhow::Context as _;
 use hotrow::robe::Config;
-use hotrow::{CpuSharedGroup, Error, SharedGroup, prelude::*, wgpu};
+use hotrow::{Bags, CpuSharedGroup, Error, Mode, SharedGroup, prelude::*, wgpu};
 use std::hint::black_box;
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ impl Runner<'_> {
                 let mut turn = batches.iter().cycle();
                 let mut one = || {
                     let rows = turn.next().map_or(&[][..], Vec::as_slice);
-                    let (outputs, forward) = timed(|| group.forward(rows, &offsets, None));
+                    let (outputs, forward) = timed(|| group.forward(Bags::new(rows, &offsets), Mode::Train));
                     drop(black_box(outputs?));
                     let (updated, backward) = timed(|| group.backward(&grads));
                     updated?;
@@ -64,7 +64,7 @@ impl Runner<'_> {
                         return Ok(group.encode_backward(encoder, data.grads.slice(..))?);
                     }
                     turn += 1;
-                    Ok(group.encode_forward(encoder, &data.batch(turn - 1), data.outputs.slice(..))?)
+                    Ok(group.encode_forward(encoder, &data.batch(turn - 1), data.outputs.slice(..), Mode::Train)?)
                 };
                 // The first step, which allocates and compiles, is not counted.
                 clock.timeline.listen(false);

@@ -3,8 +3,8 @@
 
 use hotrow::internals::Device as _;
 use hotrow::{
-    CpuGrid, CpuSharedGroup, Grid, Optimizer, Precision, SharedGroup, StatePrecision, grid, hash::fmix32, prelude::*,
-    robe::Backward, wgpu,
+    CpuGrid, CpuSharedGroup, Grid, Mode, Optimizer, Precision, SharedGroup, StatePrecision, grid,
+    internals::hash::fmix32, prelude::*, robe::Backward, wgpu,
 };
 
 use super::bench::{Bench, LR};
@@ -57,11 +57,11 @@ fn one(bench: &mut Bench<'_>, name: &str) -> anyhow::Result<()> {
     let mut encoder = clock.encoder();
     grid.encode(&mut encoder, at.slice(..), &bags)?;
     let batch = bags.batch(points)?;
-    table.encode_forward_frozen(&mut encoder, &batch, outputs.slice(..outputs_bytes))?;
+    table.encode_forward(&mut encoder, &batch, outputs.slice(..outputs_bytes), Mode::Frozen)?;
     let found = clock.timed.download(encoder, &[(&outputs, outputs_bytes)])?;
     let found: Vec<f32> = found[0].iter().map(|&word| f32::from_bits(word)).collect();
     let wanted = CpuGrid::new(config)?.bags(&places)?;
-    let wanted = CpuSharedGroup::new(array)?.forward_frozen(&wanted.indices, &wanted.offsets, Some(&wanted.weights))?;
+    let wanted = CpuSharedGroup::new(array)?.forward((&wanted).into(), Mode::Frozen)?;
     let wrong = found.iter().zip(&wanted).position(|(a, b)| (a - b).abs() > 1e-5 * b.abs() + 1e-9);
     if let Some(i) = wrong.or_else(|| (found.len() != wanted.len()).then_some(0)) {
         bench.run.wrong.push(format!("grid, {name}: wanted output {i} to be {}, found {}", wanted[i], found[i]));
@@ -72,7 +72,7 @@ fn one(bench: &mut Bench<'_>, name: &str) -> anyhow::Result<()> {
         let outputs = outputs.slice(..outputs_bytes);
         match phase {
             0 => grid.encode(encoder, at.slice(..), &bags)?,
-            1 => table.encode_forward(encoder, &batch, outputs)?,
+            1 => table.encode_forward(encoder, &batch, outputs, Mode::Train)?,
             2 => {
                 table.encode_weight_gradient(encoder, &batch, outputs, slopes.slice(..))?;
                 grid.encode_coordinate_gradient(encoder, at.slice(..), slopes.slice(..), moves.slice(..))?;

@@ -1,8 +1,8 @@
 //! Random rows of tables, read, and read and written back, against the bytes of a row and the size of the table: how fast the device's memory is for
 //! what a table asks of it. Each setting is checked after it was timed, by the same kernels' sums and by every word of the table.
 
-use hotrow::hash::fmix32;
 use hotrow::internals::Device as _;
+use hotrow::internals::hash::fmix32;
 use rayon::iter::{IntoParallelIterator as _, ParallelIterator as _};
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
 //! Draws the indices of batches from a seed.
 
-use hotrow::hash::Spread;
+use hotrow::internals::hash::Spread;
 use hotrow::internals::layout::WAYS;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Zipf};

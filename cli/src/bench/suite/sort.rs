@@ -32,7 +32,7 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
 fn one(bench: &mut Bench<'_>, pairs: u32, key_bits: u32) -> anyhow::Result<()> {
     let clock = bench.clock;
     let mask = u32::MAX >> (32 - key_bits);
-    let keys: Vec<u32> = (0..pairs).map(|i| hotrow::hash::fmix32(i ^ bench.seed) & mask).collect();
+    let keys: Vec<u32> = (0..pairs).map(|i| hotrow::internals::hash::fmix32(i ^ bench.seed) & mask).collect();
     let mut host: Vec<(u32, u32)> = keys.iter().copied().zip(0..).collect();
     let ((), host_seconds) = timed(|| host.par_sort_by_key(|&(key, _)| key));
     drop(host);

@@ -2,9 +2,7 @@
 //! host's clock, since the host gathers rows. On any machine the bytes counted must equal the bytes copied.
 
 use hotrow::wgpu::SubmissionIndex;
-use hotrow::{
-    Counters, Group, Layout, OptimizerKind, Placement, Precision, RamStore, SharedStore, Traffic, prelude::*,
-};
+use hotrow::{Counters, Group, Mode, OptimizerKind, Placement, Precision, RamStore, SharedStore, Traffic, prelude::*};
 
 use super::bench::{Bench, DIM, LR};
 use super::cases::mostly_hits;
@@ -37,8 +35,7 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let slots = (2 * n as u32).next_multiple_of(32);
     let mut config = bench.config(&[rows], Precision::Int8, OptimizerKind::Sgd, slots);
     config.placement = Placement::Staged;
-    let layout = Layout::new(&config, clock.binding())?;
-    let store = SharedStore::new(RamStore::new(&layout)?);
+    let store = SharedStore::new(RamStore::new(&config)?);
     clock.timeline.listen(false);
     let mut first = None;
     for (name, way) in [("staged-prefetched", Way::Prefetched), ("staged-alone", Way::Staged), ("mapped", Way::Mapped)]
@@ -62,7 +59,7 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         );
         steps(bench, name, &mut group, way, (&inputs, batches.len()))?;
         let (counted, copied) = (group.counters()?[0], group.traffic());
-        let agreed = copied.map(|copied| agreement(counted, copied, layout.stride()));
+        let agreed = copied.map(|copied| agreement(counted, copied, group.layout().stride()));
         bench.run.at(name, &placed(copied.is_some())).push("counted against copied", agreed, Unit::Share);
         let wrong = wrong(agreed, counted, *first.get_or_insert(counted));
         bench.run.wrong.extend(wrong.map(|wrong| format!("{name}: {wrong}")));
@@ -105,7 +102,7 @@ fn steps(
     let mut one = |group: &mut Group, step: usize| -> anyhow::Result<()> {
         let mut encoder = clock.encoder();
         if way == Way::Mapped {
-            group.encode_forward(&mut encoder, &inputs.batch(step), outputs)?;
+            group.encode_forward(&mut encoder, &inputs.batch(step), outputs, Mode::Train)?;
         } else {
             let mine = match asked.take() {
                 Some(asked) => asked,

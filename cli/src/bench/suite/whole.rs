@@ -1,7 +1,7 @@
 //! NVIDIA's shape whole: 268 million rows in 18 pieces, which the device clears, beside the suite's tables in 2 pieces and in 18.
 
 use hotrow::internals::Pieces as _;
-use hotrow::{Group, GroupConfig, Init, Layout, Placement, wgpu::DeviceType};
+use hotrow::{Group, GroupConfig, Init, Placement, internals::Layout, wgpu::DeviceType};
 
 use super::bench::Bench;
 use super::workload::{Taken, Workload};

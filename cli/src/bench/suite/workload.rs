@@ -1,7 +1,7 @@
 //! Measures a workload: brings a group of tables into a known state, times forward and backward over batches in turn, and records both.
 
 use hotrow::internals::layout::WAYS;
-use hotrow::{Counters, Group, GroupConfig, Layout, Placement, prelude::*, wgpu};
+use hotrow::{Counters, Group, GroupConfig, Mode, Placement, internals::Layout, prelude::*, wgpu};
 
 use super::bench::{Bench, LR};
 use super::bytes::{Facts, HEAVY, kernel};
@@ -52,7 +52,7 @@ impl Workload {
             }
             group.discard_pending();
             turn += 1;
-            group.encode_forward(encoder, &inputs.batch(turn - 1), inputs.outputs.slice(..))
+            group.encode_forward(encoder, &inputs.batch(turn - 1), inputs.outputs.slice(..), Mode::Train)
         };
         let phases = if self.backward { &["forward", "backward"][..] } else { &["forward"] };
         // One whole step first, which allocates and compiles, is not counted.
@@ -119,7 +119,7 @@ pub(super) fn warm(clock: &Clock, group: &mut Group, batches: &[Batch]) -> anyho
     for batch in batches {
         let inputs = upload(clock, group, std::slice::from_ref(batch));
         let mut encoder = clock.encoder();
-        group.encode_forward(&mut encoder, &inputs.batch(0), inputs.outputs.slice(..))?;
+        group.encode_forward(&mut encoder, &inputs.batch(0), inputs.outputs.slice(..), Mode::Train)?;
         group.discard_pending();
         clock.submit(encoder)?;
     }

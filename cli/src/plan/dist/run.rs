@@ -1,7 +1,7 @@
 //! The steps of a trace: replayed through the cache, which says what is dirty, and run by groups over ranks, which count their bytes.
 
 use super::wire::{PHASES, Wire};
-use hotrow::{CpuGroup, GroupConfig, Lookup as _, Policy, WAYS};
+use hotrow::{Bags, CpuGroup, GroupConfig, Lookup as _, Mode, Policy, WAYS};
 use hotrow_dist::{self as dist, Comm as _, Threads};
 use hotrow_plan::simulate::{GeometryError, Simulator};
 use hotrow_report::clock::timed;
@@ -118,7 +118,8 @@ impl Batches {
                 let weights = weighted.then(|| vec![1.0; indices.len()]);
                 group.comm().max(0)?; // all begin together
                 let (done, own) = timed(|| {
-                    let outputs = group.forward(&indices, &offsets, weights.as_deref())?;
+                    let outputs =
+                        group.forward(Bags::new(&indices, &offsets).with_weights(weights.as_deref()), Mode::Train)?;
                     group.backward(&vec![0.0; outputs.len()])
                 });
                 done?;

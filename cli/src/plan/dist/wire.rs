@@ -1,7 +1,7 @@
 //! The sizes of the messages between two ranks, by the table of SPEC 11, for expected counts.
 
 use hotrow::ranks::Vectors;
-use hotrow::{OptimizerKind, Pooling, Precision, RowLayout};
+use hotrow::{OptimizerKind, Pooling, Precision, internals::RowLayout};
 use hotrow_dist::{WireForm, WireOptions};
 
 /// Bytes of a word.

@@ -2,8 +2,8 @@
 
 use super::sample::Sample;
 use anyhow::ensure;
-use hotrow::hash::fmix32;
 use hotrow_report::failure::Failure;
+use hotrow_report::fmix32;
 use hotrow_report::trace::CRITEO_CATEGORIES;
 pub(super) use hotrow_report::trace::CriteoFile;
 use std::{collections::HashMap, path::Path};

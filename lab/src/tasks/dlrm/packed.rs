@@ -250,7 +250,7 @@ mod tests {
             };
             let category = |(table, &row): (usize, &u32)| match row {
                 0 if table % 2 == 0 => String::new(),
-                row => format!("{:08x}", hotrow::hash::fmix32((table as u32) << 16 | row)),
+                row => format!("{:08x}", hotrow_report::fmix32((table as u32) << 16 | row)),
             };
             let counts = sample.dense.iter().enumerate().map(count);
             let fields: Vec<String> = counts.chain(sample.rows.iter().enumerate().map(category)).collect();
@@ -332,7 +332,7 @@ mod tests {
             );
             assert!(samples.iter().zip(-1..).all(|(sample, count)| sample.dense[..2] == [dense(count), dense(7)]));
             // A missing category is row 0; four others have rows of their own, further ones share them. A large table hashes.
-            let hash = |i: u32, rows: u32| 1 + hotrow::hash::fmix32(i) % (rows - 1);
+            let hash = |i: u32, rows: u32| 1 + hotrow_report::fmix32(i) % (rows - 1);
             assert_eq!(samples[0].rows[1..25], [0; 24]);
             let first: Vec<u32> = samples[..6].iter().map(|sample| sample.rows[0]).collect();
             assert_eq!(first, [1, 2, 3, 4, hash(4, 5), hash(5, 5)]);

@@ -1,7 +1,7 @@
 //! SPEC 3, steps 1 to 5, written as it reads, without regard to speed. Shares only the hash with the simulator; the
 //! hash has its own known answers.
 
-use hotrow::{Counters, Policy, hash::Spread};
+use hotrow::{Counters, Policy, internals::hash::Spread};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A wrong reading of the rules, which the comparison must notice.

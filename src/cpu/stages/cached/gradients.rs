@@ -2,6 +2,8 @@
 
 use std::{marker::PhantomData, ops::Range};
 
+use half::f16;
+
 use crate::{
     host::trusted::{self, AHEAD},
     record::{
@@ -51,7 +53,7 @@ impl Gradients<'_> {
             // The usual case: FP32 without a scale needs no multiplication.
             GradSlice::F32(grads) if self.inverse == 1.0 => self.sum_of::<Plain>(grads, accesses, sums),
             GradSlice::F32(grads) => self.sum_of::<Scaled<f32>>(grads, accesses, sums),
-            GradSlice::F16(grads) => self.sum_of::<Scaled<u16>>(grads, accesses, sums),
+            GradSlice::F16(grads) => self.sum_of::<Scaled<f16>>(grads, accesses, sums),
         }
     }
 

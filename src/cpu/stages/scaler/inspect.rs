@@ -1,5 +1,6 @@
 //! CPU mirror of `shaders/scaler/inspect.wgsl`: finds the greatest magnitude among scaled gradients.
 
+use half::f16;
 use rayon::prelude::*;
 
 use crate::{record::rows::gradients::magnitude_of_half, scaler::GradSlice};
@@ -16,7 +17,7 @@ pub fn inspect(gradients: GradSlice<'_>, greatest: &mut [u32]) {
             values.par_chunks(PIECE).filter_map(of).max()
         }
         GradSlice::F16(values) => {
-            let of = |piece: &[u16]| piece.iter().map(|h| h & 0x7fff).max();
+            let of = |piece: &[f16]| piece.iter().map(|h| h.to_bits() & 0x7fff).max();
             values.par_chunks(PIECE).filter_map(of).max().map(magnitude_of_half)
         }
     };

@@ -9,13 +9,13 @@ use crate::host::locked;
 /// The traffic of a staged table between host and device since its group was created.
 ///
 /// ```
-/// use hotrow::{Group, GroupConfig, Placement, adapter, prelude::*};
+/// use hotrow::{Bags, Group, GroupConfig, Mode, Placement, adapter, prelude::*};
 ///
 /// # fn main() -> Result<(), hotrow::Error> {
 /// let Ok(context) = adapter::open_best(adapter::Wanted::Any) else { return Ok(()) };
 /// let config = GroupConfig::new(&[1000], 4).with_placement(Placement::Staged).with_cache_rows(32);
 /// let mut group = Group::new(&context, config)?;
-/// group.forward(&[7], &[0, 1], None)?;
+/// group.forward(Bags::new(&[7], &[0, 1]), Mode::Train)?;
 /// assert_eq!(group.traffic().map(|traffic| traffic.records_in), Some(1));
 /// # Ok(())
 /// # }

@@ -7,12 +7,9 @@ pub mod runs;
 use std::collections::HashSet;
 
 pub use files::files;
-use hotrow::{
-    AddBody, LookupBody, RankBody,
-    internals::{
-        self,
-        shader::{self, Bodies, Cut},
-    },
+use hotrow::internals::{
+    self, AddBody, LookupBody, RankBody,
+    shader::{self, Bodies, Cut},
 };
 use wgsl_lanes::{Config, Files, Known, Ordered, Project};
 

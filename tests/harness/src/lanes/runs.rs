@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use hotrow::{
-    AddBody, Context, ContextOptions, CpuGroup, CpuScaler, CpuSharedGroup, GradBuffer, GradSlice, Group, GroupConfig,
-    Lookup, LossScale, Optimizer, Placement, Policy, Pooling, Scaler, SharedGroup,
+    Context, ContextOptions, CpuGroup, CpuScaler, CpuSharedGroup, GradBuffer, GradSlice, Group, GroupConfig, Lookup,
+    LossScale, Optimizer, Placement, Policy, Pooling, Scaler, SharedArray, SharedGroup,
+    internals::AddBody,
     robe::{Backward, Config as RobeConfig, RobeSnapshot},
 };
 use rand::{RngExt as _, SeedableRng as _};
@@ -89,7 +90,7 @@ fn step_and_write(context: &Context, config: &GroupConfig, n: u32, source: &mut 
     let mut cpu = CpuGroup::new(config.clone()).map_err(text)?;
     let mut pair = Pair { gpu: &mut gpu, cpu: &mut cpu, size: 64.0, codes: Codes::default() };
     let since = random_since(config, source);
-    pair.both("write_part", |group| group.write_part(hotrow::Part::Since, 0, &since))?;
+    pair.both("write_part", |group| group.write_part(hotrow::state::Part::Since, 0, &since))?;
     let (tables, rows) = (config.tables.len() as u32, config.tables[0]);
     let indices: Vec<u32> = (0..n).map(|_| source.random_range(0..rows)).collect();
     let offsets = (0..=tables).map(|bag| bag * n / tables).collect();
@@ -120,7 +121,7 @@ pub fn staged(context: &Context, seed: u64) {
     assert_eq!(found, wanted, "staged, seed {seed}, {config:?}");
 }
 
-fn snapshot(group: &mut SharedGroup) -> RobeSnapshot {
+fn snapshot(group: &mut dyn SharedArray) -> RobeSnapshot {
     group.snapshot().unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -142,7 +143,7 @@ pub fn array(context: &Context, seed: u64) {
         let mut group = SharedGroup::new(context, config.clone().with_backward(backward))
             .unwrap_or_else(|error| panic!("{config:?}: {error}"));
         run(&mut group);
-        assert!(snapshot(&mut group) == mirror.snapshot(), "array, seed {seed}, {backward:?}, {config:?}");
+        assert!(snapshot(&mut group) == snapshot(&mut mirror), "array, seed {seed}, {backward:?}, {config:?}");
     }
 }
 
