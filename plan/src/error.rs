@@ -4,7 +4,7 @@
 /// use hotrow_plan::{Error, scars::Skew};
 ///
 /// let refused = Skew::from_bins([]).unwrap_err();
-/// assert!(matches!(refused, Error::Argument { what: "rows", .. }), "{refused}");
+/// assert!(matches!(refused, Error::Argument { what: "counts", .. }), "{refused}");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
