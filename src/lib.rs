@@ -62,13 +62,13 @@
 //! futures. Any executor may poll these. Tables live on the device or, [`Staged`](Placement::Staged), in the page's memory.
 
 #![cfg_attr(
-    any(target_family = "wasm", not(feature = "internals")),
+    any(target_family = "wasm", not(all(feature = "internals", feature = "ranks", feature = "sort"))),
     allow(
         dead_code,
         unreachable_pub,
         unused_imports,
         unused_variables,
-        reason = "only `internals` names some items; calls that wait, files and mapped memory have no place in a browser"
+        reason = "only these features name some items; calls that wait, files and mapped memory have no place in a browser"
     )
 )]
 

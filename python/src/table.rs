@@ -7,7 +7,7 @@ use std::{
 
 use hotrow::{
     Bags, Context, Counters, CpuGroup, CpuSharedGroup, Embedding, Error, Group, GroupConfig, Lookup, LookupKind,
-    MemoryReport, Mode, OutOfRange, Pooling, SharedGroup, Source, checkpoint, robe, state::Part,
+    MemoryReport, Mode, OutOfRange, OutputSlice, Pooling, SharedGroup, Source, checkpoint, robe, state::Part,
 };
 use pyo3::{prelude::*, types::PyDict};
 
