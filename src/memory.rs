@@ -151,7 +151,7 @@ pub(crate) type Allocation = (&'static str, u64);
 /// its groups, at most 1,024 of 16 to 132 bytes.
 ///
 /// ```
-/// use hotrow::{CpuGroup, GroupConfig, Precision};
+/// use hotrow::{CpuGroup, GroupConfig, Precision, prelude::*};
 ///
 /// let group = CpuGroup::new(GroupConfig::new(&[1000], 16).with_precision(Precision::Int8).with_cache_rows(64))?;
 /// let bytes = group.memory();

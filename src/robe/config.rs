@@ -78,7 +78,7 @@ pub enum Backward {
 ///
 /// ```
 /// use hotrow::robe::{Backward, Config};
-/// use hotrow::{CpuSharedGroup, Optimizer, Precision};
+/// use hotrow::{CpuSharedGroup, Optimizer, Precision, prelude::*};
 ///
 /// // Two tables whose rows x 32 share an array 1,000 times smaller than they would be, in INT8.
 /// let config = Config::compressed(&[1_000_000, 200_000], 32, 1000.0, 8)?

@@ -12,7 +12,7 @@ use crate::{
 /// A snapshot of a device's features, limits and adapter.
 ///
 /// ```
-/// use hotrow::{GroupConfig, Layout, adapter};
+/// use hotrow::{GroupConfig, adapter, internals::Layout};
 ///
 /// # fn main() -> Result<(), hotrow::Error> {
 /// let Ok(context) = adapter::open_best(adapter::Wanted::Any) else { return Ok(()) };
