@@ -134,7 +134,8 @@ pub(crate) fn counter_words(config: &Config, t: u32, counters: &[Counters]) -> V
 pub(crate) fn counters_of(config: &Config, words: &[u32]) -> Vec<Counters> {
     let mut tables = Counters::from_words(words, 0);
     for table in &mut tables {
-        let bytes = (table.accesses * u64::from(config.dim) * u64::from(config.precision.bits())).div_ceil(8);
+        let bits = u64::from(config.dim) * u64::from(config.precision.bits());
+        let bytes = table.accesses.saturating_mul(bits).div_ceil(8); // a restored count may be any number
         (table.bytes_read, table.bytes_written) = (bytes, bytes);
     }
     tables
