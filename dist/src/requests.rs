@@ -210,3 +210,15 @@ pub(crate) fn floats(gradients: GradSlice<'_>) -> Cow<'_, [f32]> {
         GradSlice::F16(values) => values.iter().map(|half| half.to_f32()).collect(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use hotrow::{GradSlice, f16};
+
+    /// A record holds no infinity, so its halves are read as finite: gradients are read in another way.
+    #[test]
+    fn halves_that_overflowed_stay_infinite() {
+        let found = super::floats(GradSlice::F16(&[f16::ONE, f16::NEG_INFINITY, f16::NAN, f16::MAX]));
+        assert!(matches!(*found, [1.0, f32::NEG_INFINITY, nan, 65504.0] if nan.is_nan()), "{found:?}");
+    }
+}

@@ -5,8 +5,8 @@ use crate::wgsl::{AddBody, LookupBody, RankBody};
 /// Options for [`Context::with_options`](crate::Context::with_options). [`Context::new`](crate::Context::new) takes the defaults.
 ///
 /// ```
-/// use hotrow::{ContextOptions, RankBody};
-/// let options = ContextOptions::default().rank(RankBody::Portable).trusted_shaders(true);
+/// use hotrow::ContextOptions;
+/// let options = ContextOptions::default().trusted_shaders(true);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContextOptions {
