@@ -63,3 +63,18 @@ fn examples_use_nothing_internal() {
     }
     assert!(seen > 15 && uses("use hotrow::internals::rng;"), "{seen} files");
 }
+
+#[test]
+fn what_is_hidden_or_private_is_no_part_of_the_face() {
+    let root = "mod inner; pub use inner::{Named, Way as Renamed, Open}; #[cfg(feature = \"off\")] pub struct Off; #[doc(hidden)] pub struct Hidden;";
+    let inner = "pub struct Body; pub type Named = Body; impl Body { pub fn call(&self) {} fn own(&self) {} #[doc(hidden)] pub fn bare() {} }
+        pub enum Way {} impl Way { #[cfg(feature = \"off\")] pub fn off() {} } pub trait Open { fn asked(); fn given() {} } pub struct Kept;";
+    let files = [(vec![], root), (vec!["inner".to_owned()], inner)];
+    let files = files.map(|(module, text)| (module, text.to_owned())).into();
+    let face = hotrow_harness::exports::face(&files, &["off"]);
+    let of = |names: &std::collections::BTreeSet<String>| names.iter().cloned().collect::<Vec<_>>().join(" ");
+    assert_eq!(of(&face.types), "inner::Named inner::Open inner::Way");
+    assert_eq!(of(&face.methods), "Open::asked Open::given inner::Body::call");
+    let whole = hotrow_harness::exports::face(&files, &[]);
+    assert_eq!((whole.types.len(), whole.methods.len()), (4, 4));
+}

@@ -273,20 +273,10 @@ fn allocations(config: &GroupConfig, steps: u64) -> u64 {
             let indices: Vec<u32> =
                 (0..4000).map(|i| if i % 10 == 0 { 77 } else { source.random_range(0..2010) }).collect();
             let counted = allocation_counter::measure(|| {
-                group
-                    .forward_into(
-                        Bags::new(&indices, &offsets).with_weights(Some(&weights)),
-                        Mode::Frozen,
-                        OutputSlice::F32(&mut outputs),
-                    )
-                    .unwrap();
-                group
-                    .forward_into(
-                        Bags::new(&indices, &offsets).with_weights(Some(&weights)),
-                        Mode::Train,
-                        OutputSlice::F32(&mut outputs),
-                    )
-                    .unwrap();
+                for mode in [Mode::Frozen, Mode::Train] {
+                    let bags = Bags::new(&indices, &offsets).with_weights(Some(&weights));
+                    group.forward_into(bags, mode, OutputSlice::F32(&mut outputs)).unwrap();
+                }
                 group.backward(&grads).unwrap();
             });
             found = counted.count_total;
