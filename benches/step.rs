@@ -52,7 +52,7 @@ fn offsets() -> Vec<u32> {
 const PRECISIONS: [Precision; 3] = [Precision::Fp32, Precision::Int8, Precision::Int4];
 
 fn on_gpu(criterion: &mut Criterion) {
-    let context = match adapter::open_best(adapter::Wanted::Any) {
+    let context = match adapter::open_best() {
         Ok(context) => context,
         Err(reason) => return println!("step/gpu left out: {reason}"),
     };

@@ -102,7 +102,7 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<(), Failure> {
-    let context = adapter::open_best(adapter::Wanted::Any)?;
+    let context = adapter::open_best()?;
     let optimizer = Optimizer::adam(0.01);
     let config = GroupConfig::new(&[args.splats], DIM).with_pooling(Pooling::None).with_optimizer(optimizer);
     let config = config.with_init(Init::Uniform { low: -1.0, high: 1.0 });

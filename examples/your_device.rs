@@ -8,10 +8,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Your program already has an adapter, and a device that requests what hotrow uses.
     let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle_from_env());
     let adapter = pollster::block_on(instance.request_adapter(&wgpu::RequestAdapterOptions::default()))?;
-    let hotrow::Requirements { features: required_features, limits: required_limits, .. } =
-        hotrow::requirements(&adapter);
-    let descriptor = wgpu::DeviceDescriptor { required_features, required_limits, ..Default::default() };
-    let (device, queue) = pollster::block_on(adapter.request_device(&descriptor))?;
+    let (device, queue) = pollster::block_on(adapter.request_device(&hotrow::requirements(&adapter)))?;
 
     // 100,000 rows of 64 in INT4, and a cache of the 5,000 hottest in FP32.
     let context = Context::new(&device, &queue)?;

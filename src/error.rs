@@ -1,52 +1,26 @@
 //! The one error type. Each message names the wanted value, the found value and the remedy.
 
-use std::{fmt, io, ops::Deref, sync::Arc};
+use std::{io, sync::Arc};
 
-/// An error that an [`Error`] keeps: the operating system's, or another package's. Two of them are equal if their messages are equal.
-///
-/// Example: [`Error`].
-#[derive(Clone, Debug)]
-// A thin pointer, which keeps `Error` small.
-pub struct Cause(Arc<Box<dyn std::error::Error + Send + Sync>>);
+/// An error of the operating system or of another package. The pointer is thin, which keeps [`Error`] small.
+pub(crate) type Cause = Arc<Box<dyn std::error::Error + Send + Sync>>;
 
-impl Cause {
-    /// Keeps an error of another package, for [`Error::Ranks`].
-    pub fn new(error: impl std::error::Error + Send + Sync + 'static) -> Self {
-        Self(Arc::new(Box::new(error)))
-    }
+/// A copy of the operating system's error.
+pub(crate) fn cause(error: &io::Error) -> Cause {
+    Arc::new(Box::new(match error.raw_os_error() {
+        Some(code) => io::Error::from_raw_os_error(code),
+        None => io::Error::new(error.kind(), error.to_string()),
+    }))
 }
 
-impl From<&io::Error> for Cause {
-    fn from(error: &io::Error) -> Self {
-        Self::new(match error.raw_os_error() {
-            Some(code) => io::Error::from_raw_os_error(code),
-            None => io::Error::new(error.kind(), error.to_string()),
-        })
-    }
-}
-
-// `Deref` instead of `std::error::Error` makes `Error::source` the `io::Error` itself.
-impl Deref for Cause {
-    type Target = dyn std::error::Error + Send + Sync;
-
-    fn deref(&self) -> &Self::Target {
-        &**self.0
-    }
-}
-
-impl fmt::Display for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl PartialEq for Cause {
+/// Two errors are equal if all that they say is.
+impl PartialEq for Error {
     fn eq(&self, other: &Self) -> bool {
-        self.to_string() == other.to_string()
+        format!("{self:?}") == format!("{other:?}")
     }
 }
 
-impl Eq for Cause {}
+impl Eq for Error {}
 
 /// The reason why a call did not do its job. After any of these errors the tables still hold their last good values.
 ///
@@ -69,7 +43,7 @@ impl Eq for Cause {}
 /// );
 /// assert!(!disk_is_full(&error));
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A field of [`GroupConfig`](crate::GroupConfig) has an illegal value.
@@ -218,7 +192,7 @@ pub enum Error {
         /// The remedy.
         remedy: &'static str,
         /// The operating system's error, if there was one.
-        source: Option<Cause>,
+        source: Option<Arc<Box<dyn std::error::Error + Send + Sync>>>,
     },
     /// The source that fills a table lacks a row, or has a row that is not finite.
     #[error("{name}, row {row}: wanted {wanted}, found {found}; {remedy}")]
@@ -234,7 +208,7 @@ pub enum Error {
         /// The remedy.
         remedy: &'static str,
         /// The operating system's error, if there was one.
-        source: Option<Cause>,
+        source: Option<Arc<Box<dyn std::error::Error + Send + Sync>>>,
     },
     /// A checkpoint that cannot be written, read, or restored by this group.
     #[error("checkpoint {path}, {what}: wanted {wanted}, found {found}; {remedy}")]
@@ -250,7 +224,7 @@ pub enum Error {
         /// The remedy.
         remedy: &'static str,
         /// The operating system's error, if there was one.
-        source: Option<Cause>,
+        source: Option<Arc<Box<dyn std::error::Error + Send + Sync>>>,
     },
     /// An illegal loss scale, or a state that no such scaler can have produced.
     #[error("loss scaler, {what}: wanted {wanted}, found {found}; {remedy}")]
@@ -312,7 +286,7 @@ pub enum Error {
     },
     /// The ranks of a job: an error of the package `hotrow-dist`, which tells how to find its own type in it.
     #[error(transparent)]
-    Ranks(Cause),
+    Ranks(Arc<Box<dyn std::error::Error + Send + Sync>>),
     /// The device was lost or a read-back failed.
     #[error(
         "device: wanted an answer, found {reason}; create the device and the group anew, and load the last checkpoint, which is whole; \
@@ -337,11 +311,14 @@ mod tests {
         let system = full.write_all(b"row").unwrap_err();
         let (store, wanted) = ("full".into(), "3 bytes written".into());
         let found = system.to_string();
-        let error = Error::Store { store, what: "writing", wanted, found, remedy: "", source: Some((&system).into()) };
-        let cause = error.source().unwrap().downcast_ref::<io::Error>().unwrap();
-        assert_eq!((cause.kind(), cause.raw_os_error()), (io::ErrorKind::StorageFull, system.raw_os_error()));
+        let error = Error::Store { store, what: "writing", wanted, found, remedy: "", source: Some(cause(&system)) };
+        let found = error.source().unwrap().downcast_ref::<io::Error>().unwrap();
+        assert_eq!((found.kind(), found.raw_os_error()), (io::ErrorKind::StorageFull, system.raw_os_error()));
         assert_eq!(error.clone(), error);
-        let other = Cause::from(&io::Error::new(io::ErrorKind::StorageFull, "another disk"));
-        assert_ne!(other, Cause::from(&system));
+        let mut other = error.clone();
+        if let Error::Store { source, .. } = &mut other {
+            *source = Some(cause(&io::Error::new(io::ErrorKind::StorageFull, "another disk")));
+        }
+        assert_ne!(other, error);
     }
 }

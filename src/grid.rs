@@ -12,7 +12,7 @@ use crate::{
     robe,
     table::{
         abi::{Grid, Level},
-        batch::{self, MAX_INDICES},
+        batch::MAX_INDICES,
     },
 };
 
@@ -32,18 +32,18 @@ pub enum Outside {
 /// The levels of a grid.
 ///
 /// ```
-/// use hotrow::{Bags, CpuGrid, CpuGroup, Mode, grid, prelude::*};
+/// use hotrow::{CpuGrid, CpuGroup, Mode, grid, prelude::*};
 ///
 /// // Four levels over the unit square, the finest with 64 corners a side.
 /// let config = grid::Config::new(2).with_levels(4).with_coarsest(8).with_finest(64)?.with_most_rows(1 << 10);
 /// assert_eq!(config.tables()?, [64, 256, 1024, 1024]); // 8 x 8, 16 x 16, 32 x 32 corners; hashed
 /// let mut features = CpuGroup::new(config.group()?)?;
-/// let grid = CpuGrid::new(config)?;
+/// let mut grid = CpuGrid::new(config)?;
 /// let points = [0.25, 0.5, 0.9, 0.1]; // two points
 /// let bags = grid.bags(&points)?;
-/// let outputs = features.forward((&bags).into(), Mode::Train)?;
+/// let outputs = features.forward(bags, Mode::Train)?;
 /// assert_eq!(outputs.len(), 4 * 2 * 2); // levels, points, features
-/// let slopes = features.weight_gradient(Bags::new(&bags.indices, &bags.offsets), &outputs)?;
+/// let slopes = features.weight_gradient(bags, &outputs)?;
 /// assert_eq!(grid.coordinate_gradient(&points, &slopes)?.len(), 4); // before the backward, which moves the rows
 /// features.backward(&outputs)?;
 /// # Ok::<(), hotrow::Error>(())
@@ -228,24 +228,4 @@ impl Config {
 
 fn fail<T>(what: &'static str, wanted: String, found: String) -> Result<T, Error> {
     Err(Error::Grid { what, wanted, found, remedy: "change the grid's configuration" })
-}
-
-/// A batch of points: bags level by level, in each level point by point, each with 2^d weighted indices.
-///
-/// Example: [`Config`].
-#[derive(Clone, Debug, Default, PartialEq)]
-#[non_exhaustive]
-pub struct Bags {
-    /// Rows of the corners, `[levels, points, 2^d]`. Bit k of a corner's number is set at the further corner along axis k.
-    pub indices: Vec<u32>,
-    /// Begin of each bag, `[levels * points + 1]`.
-    pub offsets: Vec<u32>,
-    /// d-linear weights of the corners, `[levels, points, 2^d]`; the weights of a bag add up to 1.
-    pub weights: Vec<f32>,
-}
-
-impl<'a> From<&'a Bags> for batch::Bags<'a> {
-    fn from(Bags { indices, offsets, weights }: &'a Bags) -> Self {
-        Self { indices, offsets, weights: Some(weights) }
-    }
 }

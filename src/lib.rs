@@ -40,8 +40,8 @@
 //!
 //! - **Configure**: [`GroupConfig`] or [`robe::Config`]; [`Precision`], [`Optimizer`], [`Policy`], [`Placement`], [`Init`]. Each setting has
 //!   a field and a chainable setter.
-//! - **Fill**: [`Init`] draws random rows, a [`Source`] gives its own, such as [`F32File`].
-//! - **Larger than the GPU, or than RAM**: [`Placement::Staged`] with a [`SharedStore`] of a [`RamStore`], a `FileStore` (feature `file`) or
+//! - **Fill**: [`Init`] draws random rows, a [`Source`] gives its own, such as [`f32_file`].
+//! - **Larger than the GPU, or than RAM**: [`Placement::Staged`] with a [`SharedStore`] in RAM, of a `FileStore` (feature `file`) or of
 //!   your own [`Store`].
 //! - **Save**: `checkpoint` (feature `checkpoint`), or a [`Snapshot`](state::Snapshot) in memory.
 //! - **Plan**: [`MemoryReport`] counts bytes before anything is allocated. The package `hotrow-plan` replays traces, finds the cache and the
@@ -115,35 +115,37 @@ pub mod prelude {
 
 pub use config::*;
 pub use cpu::{cached::group::CpuGroup, grid::CpuGrid, robe::CpuSharedGroup, scaler::CpuScaler};
-pub use error::{Cause, Error};
+pub use error::Error;
 #[doc(hidden)]
 pub use gpu::device::DeviceGroup;
 #[cfg(feature = "sort")]
-pub use gpu::sorter::{Count, Distinct, Sorter};
+pub use gpu::sorter::{Distinct, Sorter};
 pub use gpu::{
     adapter,
     cached::{group::Group, staged::traffic::Traffic},
     engine::{
-        bind::{Batch, GradBuffer, OutputBuffer},
-        caps::{Caps, Requirements, requirements},
+        bind::{Batch, FloatBuffer},
+        caps::{Caps, requirements},
         context::Context,
         options::ContextOptions,
-        timeline::{Resolution, Span, Timeline, Timings},
+        timeline::{Span, Timeline, Timings},
     },
-    grid::{Grid, GridBags},
+    grid::Grid,
     reader::{Feedback, FeedbackCounts, Reader, RowReader},
     robe::SharedGroup,
     scaler::Scaler,
 };
-pub use lookup::{Embedding, Lookup, LookupKind, SharedArray, outputs::OutputSlice};
+pub use lookup::{Embedding, Lookup, SharedArray, outputs::OutputSlice};
 pub use memory::{Calls, MemoryReport, TableMemory};
 pub use scaler::{GradSlice, LossScale};
-#[cfg(any(unix, windows))]
-pub use source::F32File;
 pub use source::Source;
+#[cfg(any(unix, windows))]
+pub use source::f32_file;
+#[cfg(all(feature = "npy", any(unix, windows)))]
+pub use source::npy_file;
 #[cfg(all(feature = "file", any(unix, windows)))]
 pub use store::FileStore;
-pub use store::{RamStore, SharedStore, Store};
+pub use store::{SharedStore, Store};
 pub use table::{abi::ScalerState, batch::Bags, counters::Counters, params::Mode};
 
 /// The state that a group keeps between steps, in memory: as a whole, or part by part.

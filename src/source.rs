@@ -4,7 +4,9 @@
 mod file;
 
 #[cfg(any(unix, windows))]
-pub use file::F32File;
+pub use file::f32_file;
+#[cfg(all(feature = "npy", any(unix, windows)))]
+pub use file::npy_file;
 #[cfg(all(feature = "npy", any(unix, windows)))]
 pub(crate) use file::plain_shape;
 
@@ -13,7 +15,7 @@ use crate::error::Error;
 /// FP32 rows that fill a new table. The group asks for them block by block, from several threads, and packs each block
 /// at once, so the whole table is never in memory in FP32.
 ///
-/// These are sources: a slice or vector of `rows * dim` floats, an [`F32File`], and a closure with the arguments of
+/// These are sources: a slice or vector of `rows * dim` floats, a file ([`f32_file`]), and a closure with the arguments of
 /// [`Source::rows`]:
 ///
 /// ```

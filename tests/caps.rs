@@ -2,7 +2,7 @@
 //! on the facts alone, so any combination that a device could report will do.
 
 use hotrow::{
-    Caps, Error, GroupConfig, Optimizer, Placement, Precision, Requirements,
+    Caps, Error, GroupConfig, Optimizer, Placement, Precision,
     internals::{AddBody, Layout, LookupBody, RankBody},
     requirements,
     wgpu::{self, AdapterInfo, Backend, DeviceType, Features, Limits},
@@ -184,7 +184,7 @@ fn requirements_ask_for_what_is_there() {
     descriptor.backend_options.noop.enable = true;
     let instance = wgpu::Instance::new(descriptor);
     let adapter = pollster::block_on(instance.request_adapter(&wgpu::RequestAdapterOptions::default())).unwrap();
-    let Requirements { features, limits, .. } = requirements(&adapter);
+    let wgpu::DeviceDescriptor { required_features: features, required_limits: limits, .. } = requirements(&adapter);
     assert!(adapter.features().contains(features));
     let useful = Features::SUBGROUP
         | Features::MAPPABLE_PRIMARY_BUFFERS

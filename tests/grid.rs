@@ -1,8 +1,8 @@
 //! Hash grids on the CPU: known answers, a second program in FP64 by the definitions, gradients against differences, and bad input.
 
 use hotrow::{
-    CpuGrid, CpuGroup, CpuSharedGroup, Error, Init, Lookup, Mode, Precision,
-    grid::{Bags, Config, Outside},
+    Bags, CpuGrid, CpuGroup, CpuSharedGroup, Error, Init, Lookup, Mode, Precision,
+    grid::{Config, Outside},
 };
 use hotrow_harness::seed_for;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
@@ -37,12 +37,12 @@ fn bag(config: &Config, level: u32, point: &[f32]) -> Vec<(u64, f64)> {
     found
 }
 
-fn differs(config: &Config, points: &[f32], found: &Bags) -> Option<String> {
-    let mut at = 0;
+fn differs(config: &Config, points: &[f32], found: Bags<'_>) -> Option<String> {
+    let (weights, mut at) = (found.weights.unwrap(), 0);
     for level in 0..config.levels {
         for (i, point) in points.chunks(config.dims as usize).enumerate() {
             for (row, weight) in bag(config, level, point) {
-                let (index, share) = (found.indices[at], found.weights[at]);
+                let (index, share) = (found.indices[at], weights[at]);
                 if u64::from(index) != row || (f64::from(share) - weight).abs() > 2f64.powi(-22) {
                     return Some(format!(
                         "level {level}, point {i}: row {index} for {row}, weight {share} for {weight}"
@@ -74,21 +74,22 @@ fn bags_are_those_of_the_definitions() {
     let mut source = StdRng::seed_from_u64(seed_for("bags of a grid"));
     for config in configs() {
         let points = random_points(&mut source, 500 * config.dims);
-        let grid = CpuGrid::new(config.clone()).unwrap();
-        let mut found = grid.bags(&points).unwrap();
-        assert_eq!(differs(&config, &points, &found), None, "{config:?}");
+        let mut grid = CpuGrid::new(config.clone()).unwrap();
+        let found = grid.bags(&points).unwrap();
+        assert_eq!(differs(&config, &points, found), None, "{config:?}");
         assert_eq!(found.offsets.len() as u32, 500 * config.levels + 1);
         assert!(found.offsets.iter().zip(0..).all(|(&offset, bag)| offset == bag << config.dims));
         let tables = config.tables().unwrap();
         let each = 500 << config.dims;
         assert!(found.indices.chunks(each).zip(&tables).all(|(rows, &n)| rows.iter().all(|&row| row < n)));
         // The comparison notices a wrong row, a wrong weight, and another grid.
-        let last = found.weights.len() - 1;
-        found.weights[last] += 1e-3;
-        assert!(differs(&config, &points, &found).is_some());
-        found.weights[last] -= 1e-3;
-        found.indices[last] ^= 1;
-        assert!(differs(&config, &points, &found).is_some());
+        let last = found.indices.len() - 1;
+        let mut weights = found.weights.unwrap().to_vec();
+        weights[last] += 1e-3;
+        assert!(differs(&config, &points, found.with_weights(Some(&weights))).is_some());
+        let mut indices = found.indices.to_vec();
+        indices[last] ^= 1;
+        assert!(differs(&config, &points, Bags { indices: &indices, ..found }).is_some());
     }
 }
 
@@ -97,18 +98,19 @@ fn bags_are_those_of_the_definitions() {
 fn a_cell_by_hand() {
     let config = Config::new(2).with_levels(1).with_coarsest(4).with_most_rows(16);
     let point = [0.75 / 3.0, 2.0 / 3.0];
-    let found = CpuGrid::new(config.clone()).unwrap().bags(&point).unwrap();
+    let mut grid = CpuGrid::new(config.clone()).unwrap();
+    let found = grid.bags(&point).unwrap();
     assert_eq!(found.indices, [9, 10, 13, 14]);
     let near = |found: &[f32], wanted: &[f32]| found.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-6);
-    assert!(near(&found.weights, &[0.375, 0.125, 0.375, 0.125]), "{:?}", found.weights);
+    assert!(near(found.weights.unwrap(), &[0.375, 0.125, 0.375, 0.125]), "{:?}", found.weights);
     // Hashed in 8 rows: x ^ (y * 2654435761), of which the lowest three bits count: 2654435761 mod 8 = 1.
-    let hashed = CpuGrid::new(config.with_most_rows(8)).unwrap().bags(&point).unwrap();
-    assert_eq!(hashed.indices, [1 ^ 2, 2 ^ 2, 1 ^ 3, 2 ^ 3]);
+    let mut hashed = CpuGrid::new(config.with_most_rows(8)).unwrap();
+    assert_eq!(hashed.bags(&point).unwrap().indices, [1 ^ 2, 2 ^ 2, 1 ^ 3, 2 ^ 3]);
     // In 3 dimensions 805459861 mod 8 = 5.
     let config = Config::new(3).with_levels(1).with_coarsest(4).with_most_rows(8);
-    let cube = CpuGrid::new(config).unwrap().bags(&[0.25, 2.0 / 3.0, 0.0]).unwrap();
+    let mut cube = CpuGrid::new(config).unwrap();
     let rows = [0, 5u32].iter().flat_map(|z| [2, 3].iter().flat_map(move |y| [1, 2].map(|x| x ^ y ^ z)));
-    assert_eq!(cube.indices, rows.collect::<Vec<_>>());
+    assert_eq!(cube.bags(&[0.25, 2.0 / 3.0, 0.0]).unwrap().indices, rows.collect::<Vec<_>>());
 }
 
 #[test]
@@ -138,9 +140,8 @@ fn the_finest_level_is_as_asked() {
 }
 
 /// The loss is the inner product of outputs and fixed gradients: d-linear along each coordinate within a cell.
-fn loss(table: &mut dyn Lookup, grid: &CpuGrid, points: &[f32], grads: &[f32]) -> f64 {
-    let bags = grid.bags(points).unwrap();
-    let outputs = table.forward((&bags).into(), Mode::Frozen).unwrap();
+fn loss(table: &mut dyn Lookup, grid: &mut CpuGrid, points: &[f32], grads: &[f32]) -> f64 {
+    let outputs = table.forward(grid.bags(points).unwrap(), Mode::Frozen).unwrap();
     outputs.iter().zip(grads).map(|(x, g)| f64::from(*x) * f64::from(*g)).sum()
 }
 
@@ -150,7 +151,7 @@ fn gradients_of_coordinates_are_the_differences() {
     for (turn, config) in configs().enumerate() {
         // Few cells, so that both ends of a difference lie in one cell; no row moves.
         let config = config.with_levels(2).with_coarsest(4).with_features([1, 2, 4, 8][turn % 4]);
-        let grid = CpuGrid::new(config.clone()).unwrap();
+        let mut grid = CpuGrid::new(config.clone()).unwrap();
         let init = Init::Uniform { low: -1.0, high: 1.0 };
         let mut table: Box<dyn Lookup> = match turn % 2 {
             0 => Box::new(CpuGroup::new(config.group().unwrap().with_init(init)).unwrap()),
@@ -161,12 +162,13 @@ fn gradients_of_coordinates_are_the_differences() {
         };
         let points = random_points(&mut source, 40 * config.dims);
         let bags = grid.bags(&points).unwrap();
-        let outputs = table.forward((&bags).into(), Mode::Train).unwrap();
+        let outputs = table.forward(bags, Mode::Train).unwrap();
         let grads: Vec<f32> = outputs.iter().map(|_| source.random_range(-1.0..1.0)).collect();
-        let slopes = table.weight_gradient((&bags).into(), &grads).unwrap();
+        let slopes = table.weight_gradient(bags, &grads).unwrap();
         // A loss that is linear in the weights is their inner product with its gradient.
-        let inner: f64 = bags.weights.iter().zip(&slopes).map(|(w, s)| f64::from(*w) * f64::from(*s)).sum();
-        let whole = loss(&mut *table, &grid, &points, &grads);
+        let inner: f64 = bags.weights.unwrap().iter().zip(&slopes).map(|(w, s)| f64::from(*w) * f64::from(*s)).sum();
+        let indices = bags.indices.to_vec();
+        let whole = loss(&mut *table, &mut grid, &points, &grads);
         assert!((inner - whole).abs() < 1e-4, "{inner} for {whole}");
         let found = grid.coordinate_gradient(&points, &slopes).unwrap();
         let (mut compared, mut wrong) = (0, 0);
@@ -175,9 +177,9 @@ fn gradients_of_coordinates_are_the_differences() {
             let ends = [-step, step].map(|step| {
                 let mut moved = points.clone();
                 moved[i] += step;
-                (grid.bags(&moved).unwrap().indices, loss(&mut *table, &grid, &moved, &grads))
+                (grid.bags(&moved).unwrap().indices.to_vec(), loss(&mut *table, &mut grid, &moved, &grads))
             });
-            let kept = ends.iter().all(|(indices, _)| *indices == bags.indices);
+            let kept = ends.iter().all(|(moved, _)| *moved == indices);
             let inside = (0.01..0.99).contains(&points[i]) || config.outside == Outside::Wrap;
             if !inside && !(-0.01..1.01).contains(&points[i]) {
                 assert_eq!(found[i], 0.0, "a clamped coordinate");
@@ -220,7 +222,7 @@ fn bad_input_is_refused_by_name() {
     let many = config.clone().with_levels(4).with_coarsest(1 << 17).with_growth(1.0).with_most_rows(1 << 31);
     refused(many, "grid, most_rows: wanted levels of fewer than 2^32 rows together, found 8589934592;");
 
-    let grid = CpuGrid::new(config.with_levels(2)).unwrap();
+    let mut grid = CpuGrid::new(config.with_levels(2)).unwrap();
     let error = grid.bags(&[0.5, 0.5, 0.1, f32::NAN]).unwrap_err();
     assert_eq!(
         error.to_string(),

@@ -2,8 +2,8 @@
 //! CPU groups with one deliberate fault each, which it must reject.
 
 use hotrow::{
-    Bags, Counters, CpuGroup, Embedding, Error, GradSlice, GroupConfig, Init, Lookup, LookupKind, MemoryReport, Mode,
-    Optimizer, OutOfRange, OutputSlice, Policy, Pooling, Precision, RandomBits, Rounding, ScalerState, StatePrecision,
+    Bags, Counters, CpuGroup, Embedding, Error, GradSlice, GroupConfig, Init, Lookup, MemoryReport, Mode, Optimizer,
+    OutOfRange, OutputSlice, Policy, Pooling, Precision, RandomBits, Rounding, ScalerState, StatePrecision,
     internals::Layout,
     state::{Part, Snapshot},
 };
@@ -470,8 +470,8 @@ impl Lookup for Bent {
         Ok(counters)
     }
 
-    fn kind(&mut self) -> LookupKind<'_> {
-        LookupKind::Rows(self)
+    fn as_embedding(&mut self) -> Option<&mut dyn Embedding> {
+        Some(self)
     }
 }
 

@@ -2,8 +2,8 @@
 //! shared weights, and bad input.
 
 use hotrow::{
-    CpuGroup, CpuSharedGroup, Error, GroupConfig, Init, LookupKind, Mode, Optimizer, OptimizerKind, OutOfRange,
-    Precision, Rounding, StatePrecision,
+    CpuGroup, CpuSharedGroup, Error, GroupConfig, Init, Mode, Optimizer, OptimizerKind, OutOfRange, Precision,
+    Rounding, StatePrecision,
     prelude::*,
     robe::{self, Backward, Config, RobeSnapshot, hash::PRIME},
 };
@@ -398,8 +398,8 @@ fn a_trainer_holds_either_kind() {
         assert_eq!((memory.rows, memory.dim, memory.state), (500, 8, 8));
         assert_eq!(memory.total(), memory.allocations.iter().map(|(_, bytes)| bytes).sum::<u64>());
     }
-    assert!(matches!(held[0].kind(), LookupKind::Rows(rows) if rows.config().cache_rows == 32));
-    assert!(matches!(held[1].kind(), LookupKind::Shared(group) if group.config() == &shared));
+    assert!(held[0].as_embedding().is_some_and(|rows| rows.config().cache_rows == 32));
+    assert!(held[1].as_shared_array().is_some_and(|array| array.config() == &shared));
     let shared = held[1].memory();
     assert_eq!((shared.payload, shared.record_state), (1600, 1600));
     let counters = held[1].counters().unwrap();

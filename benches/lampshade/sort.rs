@@ -12,7 +12,7 @@ mod support;
 
 use criterion::{BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
 use hotrow::{
-    Context, Count, Error, Sorter, Timeline, adapter, requirements,
+    Context, Error, Sorter, Timeline, adapter, requirements,
     wgpu::{self, BufferUsages, util::DeviceExt as _},
 };
 use lampshade::KeyValueSoaSorter;
@@ -40,16 +40,14 @@ fn keys(n: u32, bits: u32) -> Vec<u32> {
 
 /// Opens a device with the features and limits that either sort uses.
 fn open() -> Result<Context, Error> {
-    let chosen = adapter::open_best(adapter::Wanted::Any)?; // for its error if there is no adapter
+    let chosen = adapter::open_best()?; // for its error if there is no adapter
     let Some(adapter) = adapter::adapters().into_iter().next() else { return Ok(chosen) };
     let theirs = KeyValueSoaSorter::requirements(&adapter);
-    let hotrow::Requirements { features, limits, .. } = requirements(&adapter);
-    let (device, queue) = pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor {
-        required_features: theirs.features(features),
-        required_limits: theirs.limits(limits),
-        ..Default::default()
-    }))
-    .map_err(|error| Error::Device { reason: error.to_string() })?;
+    let mut wanted = requirements(&adapter);
+    wanted.required_features = theirs.features(wanted.required_features);
+    wanted.required_limits = theirs.limits(wanted.required_limits);
+    let (device, queue) = pollster::block_on(adapter.request_device(&wanted))
+        .map_err(|error| Error::Device { reason: error.to_string() })?;
     Context::new(&device, &queue)
 }
 
@@ -82,9 +80,7 @@ fn on_device(criterion: &mut Criterion) {
             group.bench_function(BenchmarkId::new(format!("gpu, {bits} bits"), n), |bencher| {
                 let once = || {
                     let record = |encoder: &mut wgpu::CommandEncoder| {
-                        sorter
-                            .encode_sort(encoder, source.slice(..), Some(values.slice(..)), Count::Host(n), bits)
-                            .unwrap();
+                        sorter.encode_sort(encoder, source.slice(..), Some(values.slice(..)), None, bits).unwrap();
                     };
                     support::timed(&context, &timeline, |_| {}, record)
                 };

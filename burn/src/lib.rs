@@ -56,7 +56,7 @@ use burn::tensor::{DType, Device, Gradients, Tensor, wgpu::WgpuSetup};
 use burn_cubecl::cubecl::wgpu::{AutoCompiler, WgpuResource, WgpuServer};
 use burn_cubecl::{Cube, CubeBackend, tensor::CubeTensor};
 use burn_fusion::{Fusion, FusionBackend};
-use hotrow::{Batch, Context, Group, GroupConfig, Lookup, Mode, OutOfRange, Requirements, SharedGroup, wgpu};
+use hotrow::{Batch, Context, Group, GroupConfig, Lookup, Mode, OutOfRange, SharedGroup, wgpu};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
@@ -111,9 +111,9 @@ const OF_BURN: wgpu::Features = wgpu::Features::SHADER_INT64
 
 /// What to request of an adapter for a device that hotrow and burn share.
 #[must_use]
-pub fn requirements(adapter: &wgpu::Adapter) -> Requirements {
+pub fn requirements(adapter: &wgpu::Adapter) -> wgpu::DeviceDescriptor<'static> {
     let mut wanted = hotrow::requirements(adapter);
-    wanted.features |= adapter.features() & OF_BURN;
+    wanted.required_features |= adapter.features() & OF_BURN;
     wanted
 }
 
@@ -123,9 +123,9 @@ impl Shared {
     /// # Errors
     /// [`hotrow::Error::Device`] if the adapter gives no device; those of [`new`](Self::new).
     pub fn open(instance: &wgpu::Instance, adapter: &wgpu::Adapter) -> Result<Self, Error> {
-        let Requirements { features: required_features, limits: required_limits, .. } = requirements(adapter).mapped();
-        let descriptor = wgpu::DeviceDescriptor { required_features, required_limits, ..Default::default() };
-        let (device, queue) = pollster::block_on(adapter.request_device(&descriptor))
+        let mut wanted = requirements(adapter);
+        wanted.required_features |= adapter.features() & wgpu::Features::MAPPABLE_PRIMARY_BUFFERS;
+        let (device, queue) = pollster::block_on(adapter.request_device(&wanted))
             .map_err(|error| hotrow::Error::Device { reason: error.to_string() })?;
         Self::new(&Context::new(&device, &queue)?, instance, adapter)
     }

@@ -74,7 +74,7 @@ struct Tables {
 impl Tables {
     fn open(args: &Args) -> Result<Self, Failure> {
         let (path, shown) = (&args.checkpoint, args.checkpoint.display());
-        let config = checkpoint::contents(path)?.config.with_init(Init::Constant(0.0));
+        let config = checkpoint::contents(path)?.0.with_init(Init::Constant(0.0));
         let mut end = 0;
         let mut tables: Vec<Range<u32>> = Vec::new();
         for &rows in &config.tables {

@@ -112,7 +112,7 @@ impl Args {
                 .with_seed(options.group_seed());
             return Ok(config.with_init(zeros));
         };
-        let config = checkpoint::contents(like)?.config.with_init(zeros);
+        let config = checkpoint::contents(like)?.0.with_init(zeros);
         let config = config.with_write_rounding(self.import_rounding);
         let wanted = (&config.tables, config.dim, held.map(|_| config.precision));
         if wanted != (&found.rows, found.dim, held) {

@@ -3,7 +3,7 @@
 use crate::self_test::{self, Case};
 use anyhow::anyhow;
 use hotrow::{
-    Caps, Context, Requirements, adapter,
+    Caps, Context, adapter,
     internals::{LookupBody, RankBody},
     requirements, wgpu,
 };
@@ -83,8 +83,8 @@ impl Adapter {
         let caps = match &opened {
             Ok(context) => context.caps().clone(),
             Err(_) => {
-                let Requirements { features, limits, .. } = requirements(adapter).mapped();
-                Caps::from_parts(&info, features, &limits)
+                let wanted = requirements(adapter);
+                Caps::from_parts(&info, wanted.required_features, &wanted.required_limits)
             }
         };
         let test = |context: &Context| self_test::gpu(context, options.group_seed());

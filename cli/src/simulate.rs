@@ -114,7 +114,7 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     output::check_files(options.json.as_deref(), args.csv.as_deref(), args.plot.as_slice(), &files)?;
     // `auto` means the CPU here, since it simulates any number of ways.
     let context = match options.backend {
-        Backend::Gpu => Some(adapter::open_best(adapter::Wanted::Any)?),
+        Backend::Gpu => Some(adapter::open_best()?),
         Backend::Auto | Backend::Cpu => None,
     };
     let (mut outcomes, mut tables) = (Vec::new(), String::new());

@@ -373,7 +373,7 @@ impl Source for Stacked {
                     wanted: format!("{} floats from here on", mine.len()),
                     found: error.to_string(),
                     remedy: "leave the file as it is while it is imported",
-                    source: Some((&error).into()),
+                    source: Some(std::sync::Arc::new(Box::new(error))),
                 })?;
                 if let Some(found) = beyond {
                     let at = mine.iter().position(|x| x.is_infinite()).unwrap_or(0);

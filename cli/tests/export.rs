@@ -87,7 +87,7 @@ impl Folder {
 
 /// Loads a checkpoint as an embedder does.
 fn load(path: &str) -> CpuGroup {
-    let mut group = CpuGroup::new(checkpoint::contents(path).unwrap().config).unwrap();
+    let mut group = CpuGroup::new(checkpoint::contents(path).unwrap().0).unwrap();
     checkpoint::load(&mut group, path).unwrap();
     group
 }

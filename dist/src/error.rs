@@ -1,6 +1,6 @@
 //! Errors between ranks.
 
-use hotrow::{Cause, Error};
+use hotrow::Error;
 
 /// Why a call of several ranks did not do its job: what an [`Error::Ranks`] holds.
 ///
@@ -48,7 +48,7 @@ impl RankError {
 
 impl From<RankError> for Error {
     fn from(error: RankError) -> Self {
-        Self::Ranks(Cause::new(error))
+        Self::Ranks(std::sync::Arc::new(Box::new(error)))
     }
 }
 

@@ -3,8 +3,8 @@
 use std::{borrow::Cow, fmt};
 
 use hotrow::{
-    Bags, Counters, Error, GradSlice, GroupConfig, Lookup, LookupKind, MemoryReport, Mode, OutOfRange, OutputSlice,
-    Placement, Pooling, Precision, ScalerState,
+    Bags, Counters, Error, GradSlice, GroupConfig, Lookup, MemoryReport, Mode, OutOfRange, OutputSlice, Placement,
+    Pooling, Precision, ScalerState,
     ranks::{
         Feature, Layout, SECOND_FORWARD, Shard, Wire, WireForm, check_batch, check_rows, features, output_len, room,
         shards as shards_of,
@@ -627,10 +627,6 @@ impl<C: Comm, S: Shard> Lookup for Group<C, S> {
         let received = self.table.iter().chain(&self.frozen_table);
         report.scratch += received.map(|table| table.memory().total()).sum::<u64>();
         report
-    }
-
-    fn kind(&mut self) -> LookupKind<'_> {
-        LookupKind::Other
     }
 }
 

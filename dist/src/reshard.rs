@@ -3,8 +3,7 @@
 use std::{fs, path::Path};
 
 use hotrow::{
-    Counters, CpuGroup, Embedding, Error, GroupConfig, Init, Lookup,
-    checkpoint::{self, Contents},
+    Counters, CpuGroup, Embedding, Error, GroupConfig, Init, Lookup, checkpoint,
     ranks::{DIRTY, Layout, NONE, PINNED, check_same, fault, refused, shards as shards_of, write_parts, zeroed},
     state::Part,
 };
@@ -66,9 +65,9 @@ pub struct Resharded {
 pub fn reshard(from: impl AsRef<Path>, to: impl AsRef<Path>, shards: u32) -> Result<Resharded, Error> {
     let (from, to) = (from.as_ref(), to.as_ref());
     let list = List::read(from)?;
-    let first = checkpoint::contents(List::file(from, list.save, 0))?;
-    list.check(from, &first.config)?;
-    let mut whole = first.config.with_init(Init::Constant(0.0)).with_cache_rows(list.cache_rows);
+    let (config, step) = checkpoint::contents(List::file(from, list.save, 0))?;
+    list.check(from, &config)?;
+    let mut whole = config.with_init(Init::Constant(0.0)).with_cache_rows(list.cache_rows);
     whole.tables.clone_from(&list.tables);
     let before = shards_of(&whole, list.shards)
         .map_err(|error| fault(&List::path(from), "list", "tables, cache and shards of a group", &error, FOREIGN))?;
@@ -76,14 +75,14 @@ pub fn reshard(from: impl AsRef<Path>, to: impl AsRef<Path>, shards: u32) -> Res
     for (number, config) in (0..).zip(&before) {
         if let Some(config) = config {
             let path = List::file(from, list.save, number);
-            check_same(&path, config, &checkpoint::contents(&path)?.config)?;
+            check_same(&path, config, &checkpoint::contents(&path)?.0)?;
         }
     }
     let after = shards_of(&whole, shards)?;
     fs::create_dir(to).map_err(|error| {
         refused(to, "folder", "one that does not exist, in a folder that can be written", &error, "name another folder")
     })?;
-    let job = Job { from, to, list: &list, step: first.step, before, after };
+    let job = Job { from, to, list: &list, step, before, after };
     let written = job.run().and_then(|done| List { save: SAVE, shards, ..list }.write(to).map(|()| done));
     if written.is_err() {
         // It was made here. What cannot be removed has no list, so nothing loads it.
@@ -165,11 +164,10 @@ impl Job<'_> {
     ) -> Result<u64, Error> {
         let layout = Layout::new(config, u64::MAX)?;
         let path = List::file(self.to, SAVE, number as u32);
-        let contents = Contents { config: config.clone(), step: self.step };
         let fewest = self.before.len().min(self.after.len());
         let counters = if number == 0 { counters.to_vec() } else { vec![Counters::default(); counters.len()] };
         let counters = Counters::to_part(&counters);
-        write_parts(&path, &contents, |part, first, words| {
+        write_parts(&path, config, self.step, |part, first, words| {
             let width = match part {
                 Part::Clock => unreachable!("the step is in the header"),
                 Part::Counters => {

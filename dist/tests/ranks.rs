@@ -382,7 +382,7 @@ fn a_checkpoint_goes_on_with_the_same_bits_on_any_number_of_ranks() {
     assert!(files("half") != whole, "the comparison can fail");
     // A shard's file is an ordinary checkpoint of a group that knows its rows.
     let path = folder.path().join("whole/save-2-shard-3.safetensors");
-    let mut shard = CpuGroup::new(hotrow::checkpoint::contents(&path).unwrap().config).unwrap();
+    let mut shard = CpuGroup::new(hotrow::checkpoint::contents(&path).unwrap().0).unwrap();
     hotrow::checkpoint::load(&mut shard, &path).unwrap();
     // Bad input: another number of shards, no list, a file too few on one rank.
     let load = |shards: u32, name: &str| {

@@ -1,7 +1,7 @@
 //! Tables and batches on a device. Points go there, and their features come back.
 
 use hotrow::wgpu::{self, BufferUsages};
-use hotrow::{Context, Grid, GridBags, Group, Lookup, Mode, SharedGroup, grid};
+use hotrow::{Context, Grid, Group, Lookup, Mode, SharedGroup, grid};
 
 use super::{Failure, INPUTS};
 
@@ -14,7 +14,6 @@ pub(crate) enum Tables {
 pub(crate) struct Device {
     context: Context,
     grid: Grid,
-    bags: GridBags,
     tables: Tables,
     coordinates: wgpu::Buffer,
     features: wgpu::Buffer,
@@ -24,8 +23,7 @@ pub(crate) struct Device {
 impl Device {
     /// For at most `most` points at once.
     pub(crate) fn new(context: &Context, config: grid::Config, tables: Tables, most: usize) -> Result<Self, Failure> {
-        let grid = Grid::new(context, config)?;
-        let bags = grid.bags(most as u32)?;
+        let grid = Grid::new(context, config, most as u32)?;
         let buffer = |floats, usage| {
             let size = (4 * most * floats) as u64;
             context.device().create_buffer(&wgpu::BufferDescriptor {
@@ -38,7 +36,6 @@ impl Device {
         Ok(Self {
             context: context.clone(),
             grid,
-            bags,
             tables,
             coordinates: buffer(2, BufferUsages::STORAGE | BufferUsages::COPY_DST),
             features: buffer(INPUTS, BufferUsages::STORAGE | BufferUsages::COPY_SRC),
@@ -57,13 +54,11 @@ impl Device {
     pub(crate) fn features(&mut self, points: &[[f32; 2]], train: bool) -> Result<Vec<f32>, Failure> {
         let mut encoder = self.context.device().create_command_encoder(&Default::default());
         self.context.queue().write_buffer(&self.coordinates, 0, bytemuck::cast_slice(points));
-        self.grid.encode(&mut encoder, self.coordinates.slice(..size_of_val(points) as u64), &self.bags)?;
-        let (batch, features) = (self.bags.batch(points.len() as u32)?, self.features.slice(..));
-        match (&mut self.tables, train) {
-            (Tables::Rows(tables), true) => tables.encode_forward(&mut encoder, &batch, features, Mode::Train)?,
-            (Tables::Rows(tables), false) => tables.encode_forward(&mut encoder, &batch, features, Mode::Frozen)?,
-            (Tables::Array(tables), true) => tables.encode_forward(&mut encoder, &batch, features, Mode::Train)?,
-            (Tables::Array(tables), false) => tables.encode_forward(&mut encoder, &batch, features, Mode::Frozen)?,
+        let batch = self.grid.encode(&mut encoder, self.coordinates.slice(..size_of_val(points) as u64))?;
+        let (features, mode) = (self.features.slice(..), if train { Mode::Train } else { Mode::Frozen });
+        match &mut self.tables {
+            Tables::Rows(tables) => tables.encode_forward(&mut encoder, &batch, features, mode)?,
+            Tables::Array(tables) => tables.encode_forward(&mut encoder, &batch, features, mode)?,
         }
         let bytes = (points.len() * INPUTS * 4) as u64;
         encoder.copy_buffer_to_buffer(&self.features, 0, &self.download, 0, bytes);

@@ -15,8 +15,8 @@ use clap::Parser as _;
 use device::{Device, Tables};
 use hotrow::robe::RobeSnapshot;
 use hotrow::{
-    Bags, CpuGrid, CpuGroup, CpuSharedGroup, Group, Init, LookupKind, Mode, Optimizer, OptimizerKind, Precision,
-    Rounding, SharedGroup, StatePrecision, adapter, checkpoint, grid, prelude::*,
+    CpuGrid, CpuGroup, CpuSharedGroup, Group, Init, Mode, Optimizer, OptimizerKind, Precision, Rounding, SharedGroup,
+    StatePrecision, adapter, checkpoint, grid, prelude::*,
 };
 use mlp::Mlp;
 use rand::{RngExt as _, SeedableRng as _};
@@ -220,12 +220,8 @@ impl Place {
     fn features(&mut self, points: &[[f32; 2]], train: bool) -> Result<Vec<f32>, Failure> {
         match self {
             Self::Host(grid, tables) => {
-                let bags = grid.bags(points.as_flattened())?;
-                let (indices, offsets, weights) = (&bags.indices, &bags.offsets, Some(&*bags.weights));
-                Ok(match train {
-                    true => tables.forward(Bags::new(indices, offsets).with_weights(weights), Mode::Train)?,
-                    false => tables.forward(Bags::new(indices, offsets).with_weights(weights), Mode::Frozen)?,
-                })
+                let mode = if train { Mode::Train } else { Mode::Frozen };
+                Ok(tables.forward(grid.bags(points.as_flattened())?, mode)?)
             }
             Self::Device(device) => device.features(points, train),
         }
@@ -245,7 +241,7 @@ impl Fit {
         let rule = rule.with_lr(lr);
         let rule = args.eps.map_or(rule, |eps| rule.with_eps(eps));
         let mlp = Mlp::new(rng);
-        let context = (args.backend == "gpu").then(|| adapter::open_best(adapter::Wanted::Any)).transpose()?;
+        let context = (args.backend == "gpu").then(adapter::open_best).transpose()?;
         let host = |tables| -> Result<_, Failure> { Ok(Place::Host(Box::new(CpuGrid::new(config.clone())?), tables)) };
         let device = |context, tables| -> Result<_, Failure> {
             Ok(Place::Device(Box::new(Device::new(context, config.clone(), tables, args.batch.max(AT_ONCE))?)))
@@ -316,23 +312,21 @@ impl Fit {
         let files = ["tables.hotrow", "perceptron.f32"].map(|name| folder.join(name));
         // Without a state, as plain SGD has none.
         let rule = Optimizer::sgd(0.0);
-        let mut tables: Box<dyn Lookup + Send> = match self.place.tables().kind() {
-            LookupKind::Shared(array) => {
-                let config = array.config().clone().with_optimizer(rule).with_state(None);
-                let mut tables = CpuSharedGroup::new(config.clone())?;
-                tables.restore(&RobeSnapshot { state_words: Vec::new(), ..array.snapshot()? })?;
-                checkpoint::save_lookup(&mut tables, &files[0])?;
-                Box::new(CpuSharedGroup::new(config)?)
-            }
-            LookupKind::Rows(group) => {
-                let config = group.config().clone().with_optimizer(rule).with_state(None);
-                let mut tables = CpuGroup::new(config.clone())?;
-                let rows: Vec<_> = (0..config.tables.iter().sum()).collect();
-                tables.write_rows(&rows, &group.read_rows(&rows)?)?;
-                checkpoint::save_lookup(&mut tables, &files[0])?;
-                Box::new(CpuGroup::new(config)?)
-            }
-            _ => return Err("wanted tables of one process".into()),
+        let tables = self.place.tables();
+        let mut tables: Box<dyn Lookup + Send> = if let Some(array) = tables.as_shared_array() {
+            let config = array.config().clone().with_optimizer(rule).with_state(None);
+            let mut tables = CpuSharedGroup::new(config.clone())?;
+            tables.restore(&RobeSnapshot { state_words: Vec::new(), ..array.snapshot()? })?;
+            checkpoint::save_lookup(&mut tables, &files[0])?;
+            Box::new(CpuSharedGroup::new(config)?)
+        } else {
+            let group = tables.as_embedding().ok_or("wanted tables of one process")?;
+            let config = group.config().clone().with_optimizer(rule).with_state(None);
+            let mut tables = CpuGroup::new(config.clone())?;
+            let rows: Vec<_> = (0..config.tables.iter().sum()).collect();
+            tables.write_rows(&rows, &group.read_rows(&rows)?)?;
+            checkpoint::save_lookup(&mut tables, &files[0])?;
+            Box::new(CpuGroup::new(config)?)
         };
         checkpoint::load_lookup(&mut *tables, &files[0])?;
         std::fs::write(&files[1], bytemuck::cast_slice(self.mlp.weights()))?;

@@ -152,7 +152,7 @@ struct Screen {
 
 impl Screen {
     fn new(args: &Args, image: Image) -> Result<Self, Failure> {
-        let (context, [width, height]) = (adapter::open_best(adapter::Wanted::Any)?, args.size);
+        let (context, [width, height]) = (adapter::open_best()?, args.size);
         let file = args.out.join(format!("tiles-{}.hotrow", args.side));
         let tiles = Tiles::open(&context, image, &file, (width / 8 + 2) * (height / 8 + 2))?;
         let format = wgpu::TextureFormat::Rgba8Unorm;

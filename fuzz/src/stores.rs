@@ -1,6 +1,6 @@
 //! Table files, and arrays that fill tables.
 
-use hotrow::{CpuGroup, F32File, FileStore, GroupConfig, Precision, Store as _, prelude::*, store};
+use hotrow::{CpuGroup, FileStore, GroupConfig, Precision, Source, Store as _, f32_file, npy_file, prelude::*, store};
 
 use crate::folder;
 
@@ -47,7 +47,7 @@ pub(crate) fn file(data: &[u8]) -> bool {
     true
 }
 
-fn fills(source: &F32File, data: &[u8]) -> bool {
+fn fills(source: &dyn Source, data: &[u8]) -> bool {
     let config = GroupConfig::new(&[2], 3).with_precision(Precision::Fp32);
     let Ok(mut group) = CpuGroup::filled(config, source) else { return false };
     let rows = group.read_rows(&[0, 1]).unwrap();
@@ -58,9 +58,9 @@ fn fills(source: &F32File, data: &[u8]) -> bool {
 }
 
 pub(crate) fn npy(data: &[u8]) -> bool {
-    F32File::npy(folder::file("rows.npy", data)).is_ok_and(|source| fills(&source, data))
+    npy_file(&folder::file("rows.npy", data)).is_ok_and(|source| fills(&source, data))
 }
 
 pub(crate) fn raw(data: &[u8]) -> bool {
-    F32File::raw(folder::file("rows.f32", data)).is_ok_and(|source| fills(&source, data))
+    f32_file(&folder::file("rows.f32", data)).is_ok_and(|source| fills(&source, data))
 }

@@ -493,7 +493,7 @@ mod tests {
 
     fn bags() -> Vec<Bags> {
         let of = |rows: &[&[u32]]| {
-            let mut bags = hotrow::Bags::new();
+            let mut bags = Bags::new();
             rows.iter().for_each(|bag| bags.push(bag.iter().copied()));
             bags
         };

@@ -28,7 +28,7 @@ pub(crate) fn open(device: &str) -> PyResult<Option<Context>> {
     if let Some(context) = opened.as_ref().filter(|context| context.check().is_ok()) {
         return Ok(Some(context.clone()));
     }
-    *opened = Some(checked(adapter::open_best(adapter::Wanted::Any))?);
+    *opened = Some(checked(adapter::open_best())?);
     Ok(opened.clone())
 }
 

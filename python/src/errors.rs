@@ -65,7 +65,7 @@ const WORDS: [(&str, &str); 12] = [
     ("checkpoint::save_lookup", "save"),
     ("checkpoint::load_lookup", "load"),
     ("take the CPU backend, hotrow::CpuGroup", "pass device=\"cpu\""),
-    ("request it (hotrow::requirements(&adapter).mapped()), or take", "take"),
+    ("request it, or take", "take"),
     ("Backward::Sparse: Backward::Atomic's", "backward=\"sparse\": the other's"),
     (", or create the device with more storage buffers a stage (hotrow::requirements() asks for them)", ""),
     ("pass a slice of", "pass an array of"),

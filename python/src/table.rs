@@ -6,8 +6,8 @@ use std::{
 };
 
 use hotrow::{
-    Bags, Context, Counters, CpuGroup, CpuSharedGroup, Embedding, Error, Group, GroupConfig, Lookup, LookupKind,
-    MemoryReport, Mode, OutOfRange, OutputSlice, Pooling, SharedGroup, Source, checkpoint, robe, state::Part,
+    Bags, Context, Counters, CpuGroup, CpuSharedGroup, Embedding, Error, Group, GroupConfig, Lookup, MemoryReport,
+    Mode, OutOfRange, OutputSlice, Pooling, SharedGroup, Source, checkpoint, robe, state::Part,
 };
 use pyo3::{prelude::*, types::PyDict};
 
@@ -56,14 +56,11 @@ impl Kind {
     /// # Errors
     /// For a shared array, which has no rows of its own.
     fn rows(&mut self) -> Result<&mut dyn Embedding, Error> {
-        match self.lookup().kind() {
-            LookupKind::Rows(rows) => Ok(rows),
-            _ => Err(Error::Order {
-                call: "this call",
-                wanted: "a Group, whose tables have rows of their own",
-                found: "a SharedGroup",
-            }),
-        }
+        self.lookup().as_embedding().ok_or(Error::Order {
+            call: "this call",
+            wanted: "a Group, whose tables have rows of their own",
+            found: "a SharedGroup",
+        })
     }
 
     fn new(config: GroupConfig, context: Option<&Context>, source: Option<&dyn Source>) -> Result<Self, Error> {
@@ -211,11 +208,12 @@ impl Table {
     #[getter]
     fn settings_json(&self, py: Python<'_>) -> PyResult<String> {
         self.run(py, |group| {
-            Ok(match group.lookup().kind() {
-                LookupKind::Rows(rows) => settings::json(rows.config()),
-                LookupKind::Shared(array) => settings::json(array.config()),
-                _ => Err(refused("settings", "a Group or a SharedGroup", "another kind", "make one")),
-            })
+            if let Some(rows) = group.lookup().as_embedding() {
+                return Ok(settings::json(rows.config()));
+            }
+            let array = group.lookup().as_shared_array();
+            let other = || Err(refused("settings", "a Group or a SharedGroup", "another kind", "make one"));
+            Ok(array.map_or_else(other, |array| settings::json(array.config())))
         })?
     }
 
@@ -314,10 +312,7 @@ impl Table {
 
     /// Writes every changed row of the cache to the packed table.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
-        self.run(py, |group| match group.lookup().kind() {
-            LookupKind::Rows(rows) => rows.flush(),
-            _ => Ok(()),
-        })
+        self.run(py, |group| group.lookup().as_embedding().map_or(Ok(()), |rows| rows.flush()))
     }
 
     /// Flushes, then empties the cache.
@@ -402,7 +397,7 @@ impl Table {
 /// The settings and the rows of the tables of a checkpoint of a group, as JSON.
 #[pyfunction]
 pub(crate) fn saved_settings(path: std::path::PathBuf) -> PyResult<String> {
-    settings::json(&checked(checkpoint::contents(path))?.config)
+    settings::json(&checked(checkpoint::contents(path))?.0)
 }
 
 /// Counters by name.

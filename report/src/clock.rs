@@ -1,7 +1,6 @@
 //! The clock of all benchmarks: a device under test with repeated rounds, and buffers for them.
 
 use anyhow::Context as _;
-use hotrow::Resolution;
 use hotrow::internals::Device as _;
 use hotrow::wgpu::{self, util::DeviceExt as _};
 use hotrow::{Batch, Context, Error, Timeline};
@@ -312,7 +311,7 @@ impl Clock {
     ) -> anyhow::Result<Round> {
         let mut found = Round::default();
         let mut encoder = self.encoder();
-        let stamped = self.timeline.resolution() != Resolution::Count;
+        let stamped = self.timeline.has_stamps();
         for (i, &phase) in phases.iter().enumerate() {
             self.timeline.around(&mut encoder, phase, |encoder| encode(i, encoder))?;
             if !stamped {

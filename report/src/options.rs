@@ -96,8 +96,8 @@ impl Backend {
     pub fn open(self, doing: &str) -> Result<Option<Context>, Error> {
         Ok(match self {
             Self::Cpu => None,
-            Self::Gpu => Some(adapter::open_best(adapter::Wanted::Any)?),
-            Self::Auto => match adapter::open_best(adapter::Wanted::Hardware) {
+            Self::Gpu => Some(adapter::open_best()?),
+            Self::Auto => match adapter::open_hardware() {
                 Ok(context) => Some(context),
                 Err(reason) => {
                     output::note(&format!("{doing} on the CPU backend: {reason}"));

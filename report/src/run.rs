@@ -6,7 +6,6 @@ use crate::records::{self, Measurement, Select, Setting, Unit};
 use crate::units::{self, Times};
 use crate::{output, stamps};
 use hotrow::Context;
-use hotrow::Resolution;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,10 +52,12 @@ impl Machine {
             backend: info.backend.to_string(),
             driver: format!("{} {}", info.driver, info.driver_info).trim().to_owned(),
             software: !caps.is_hardware(),
-            timing: match hotrow::Timeline::new(context).resolution() {
-                Resolution::Dispatch => "device timestamps between dispatches",
-                Resolution::Pass => "device timestamps, a pass for each dispatch where stages are told apart",
-                Resolution::Count => "wall clock: the device has no timestamps",
+            timing: if !hotrow::Timeline::new(context).has_stamps() {
+                "wall clock: the device has no timestamps"
+            } else if context.device().features().contains(hotrow::wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES) {
+                "device timestamps between dispatches"
+            } else {
+                "device timestamps, a pass for each dispatch where stages are told apart"
             }
             .to_owned(),
             timestamp_step: stamps::step(context),

@@ -3,9 +3,9 @@
 //!
 //! [`UvmTable`] decides which pages move, and where. [`UvmModel`] predicts the time of that; [`UvmBus`] moves the pages on a device and is timed.
 
+use hotrow::Error;
 use hotrow::internals::Device as _;
 use hotrow::wgpu::{self, BufferUsages};
-use hotrow::{Error, Resolution};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::clock::{Clock, timed};
@@ -221,10 +221,8 @@ impl<'l> UvmBus<'l> {
         let (finished, wall) = timed(|| clock.timed.finish(encoder));
         finished?;
         let spans = timeline.read()?.spans;
-        Ok(match timeline.resolution() {
-            Resolution::Count => wall,
-            _ => spans.iter().filter_map(|span| span.nanoseconds).sum::<f64>() * 1e-9,
-        })
+        let stamped = || spans.iter().filter_map(|span| span.nanoseconds).sum::<f64>() * 1e-9;
+        Ok(if timeline.has_stamps() { stamped() } else { wall })
     }
 
     /// The first word of each page in host memory, and of each frame.

@@ -14,18 +14,6 @@ use crate::{
     table::{counters::COUNTER_WORDS, layout::Layout, parts::Part},
 };
 
-/// The contents of a checkpoint, without its tables.
-///
-/// Example: the [module](crate::checkpoint).
-#[derive(Clone, Debug, PartialEq)]
-pub struct Contents {
-    /// The configuration of the group that was saved. Placement, pieces, initial values and `forward_only` are not kept; here they are
-    /// the defaults of [`GroupConfig::new`].
-    pub config: GroupConfig,
-    /// The step number of the group that was saved.
-    pub step: u32,
-}
-
 /// Name of the last tensor.
 pub(super) const CHECKSUMS: &str = "checksums";
 

@@ -5,24 +5,25 @@ use std::path::Path;
 use crate::{
     checkpoint::{
         fault,
-        kind::{self, Contents, check_same},
+        kind::{self, check_same},
         reader::{DAMAGED, Reader},
         robe,
     },
     config::GroupConfig,
     error::Error,
-    lookup::{Embedding, Lookup, LookupKind},
+    lookup::{Embedding, Lookup},
     table::{counters::Counters, layout::Layout, metadata, parts::Part, step_state},
 };
 
-/// Reads the configuration and the step number of a checkpoint. Of the tables only the length is checked.
+/// Reads the configuration and the step number of a checkpoint. Placement, pieces, initial values and `forward_only` are not kept; here they
+/// are the defaults of [`GroupConfig::new`]. Of the tables only the length is checked.
 ///
 /// # Errors
 /// [`Error::Checkpoint`] if the file cannot be read, is no checkpoint, is cut off, or has a damaged header.
 #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
-pub fn contents(path: impl AsRef<Path>) -> Result<Contents, Error> {
+pub fn contents(path: impl AsRef<Path>) -> Result<(GroupConfig, u32), Error> {
     let Reader { config, step, .. } = Reader::open(path.as_ref())?;
-    Ok(Contents { config, step })
+    Ok((config, step))
 }
 
 /// Loads a checkpoint into a group of the same configuration, on any backend and placement. The group then continues as
@@ -79,9 +80,11 @@ pub fn load(group: &mut (impl Embedding + ?Sized), path: impl AsRef<Path>) -> Re
 /// The errors of [`load`]; [`Error::Checkpoint`] if the file holds the other kind of table.
 #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
 pub fn load_lookup(group: &mut (impl Lookup + ?Sized), path: impl AsRef<Path>) -> Result<(), Error> {
-    match group.kind() {
-        LookupKind::Rows(group) => load(group, path),
-        LookupKind::Shared(group) => robe::load(group, path.as_ref()),
-        LookupKind::Other => Err(super::on_ranks("hotrow_dist::Group::load")),
+    if let Some(group) = group.as_embedding() {
+        return load(group, path);
+    }
+    match group.as_shared_array() {
+        Some(array) => robe::load(array, path.as_ref()),
+        None => Err(super::on_ranks("hotrow_dist::Group::load")),
     }
 }

@@ -15,8 +15,8 @@
 //! checkpoint::save(&mut group, &path)?;
 //!
 //! // Later: placement, learning rate and the like can be chosen anew.
-//! let found = checkpoint::contents(&path)?;
-//! let mut again = CpuGroup::new(found.config)?;
+//! let (config, _step) = checkpoint::contents(&path)?;
+//! let mut again = CpuGroup::new(config)?;
 //! checkpoint::load(&mut again, &path)?;
 //! assert_eq!(again.snapshot()?, group.snapshot()?);
 //! # Ok::<(), Error>(())
@@ -58,7 +58,6 @@ pub(crate) mod save;
 mod writer;
 
 pub(crate) use errors::{fault, refused};
-pub use kind::Contents;
 pub use load::{contents, load, load_lookup};
 pub use robe::array_contents;
 pub use save::{save, save_lookup};

@@ -3,13 +3,10 @@
 use std::path::Path;
 
 use crate::{
-    checkpoint::{
-        kind::{self, Contents},
-        robe,
-        writer::write_tensors,
-    },
+    checkpoint::{kind, robe, writer::write_tensors},
+    config::GroupConfig,
     error::Error,
-    lookup::{Embedding, Lookup, LookupKind},
+    lookup::{Embedding, Lookup},
     table::{layout::Layout, parts::Part, step_state},
 };
 
@@ -28,8 +25,8 @@ pub fn save(group: &mut (impl Embedding + ?Sized), path: impl AsRef<Path>) -> Re
     }
     let mut clock = [0];
     group.read_part(Part::Clock, 0, &mut clock)?;
-    let contents = Contents { config: group.config().clone(), step: clock[0] };
-    write(path.as_ref(), &contents, |part, first, words| group.read_part(part, first, words))
+    let config = group.config().clone();
+    write(path.as_ref(), &config, clock[0], |part, first, words| group.read_part(part, first, words))
 }
 
 /// Writes a checkpoint whose parts `read` gives in pieces: a part, its first word, the words to fill.
@@ -39,12 +36,12 @@ pub fn save(group: &mut (impl Embedding + ?Sized), path: impl AsRef<Path>) -> Re
 #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
 pub fn write(
     path: &Path,
-    contents: &Contents,
+    config: &GroupConfig,
+    step: u32,
     mut read: impl FnMut(Part, u64, &mut [u32]) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let Contents { config, step } = contents;
     let parts = kind::parts(config, &Layout::new(config, u64::MAX)?);
-    write_tensors(path, config, *step, |at, first, words| read(parts[at].0, first, words))
+    write_tensors(path, config, step, |at, first, words| read(parts[at].0, first, words))
 }
 
 /// [`save`] for any kind of table. A shared array is copied into host memory as a whole.
@@ -53,9 +50,11 @@ pub fn write(
 /// The errors of [`save`].
 #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
 pub fn save_lookup(group: &mut (impl Lookup + ?Sized), path: impl AsRef<Path>) -> Result<(), Error> {
-    match group.kind() {
-        LookupKind::Rows(group) => save(group, path),
-        LookupKind::Shared(group) => robe::save(group, path.as_ref()),
-        LookupKind::Other => Err(super::on_ranks("hotrow_dist::Group::save")),
+    if let Some(group) = group.as_embedding() {
+        return save(group, path);
+    }
+    match group.as_shared_array() {
+        Some(array) => robe::save(array, path.as_ref()),
+        None => Err(super::on_ranks("hotrow_dist::Group::save")),
     }
 }

@@ -3,9 +3,9 @@
 use crate::{
     cpu::stages::grid::{grid, grid_gradient},
     error::Error,
-    grid::{Bags, Config},
+    grid::Config,
     host::alloc::{reserved, zeroed},
-    table::abi::Level,
+    table::{abi::Level, batch::Bags},
 };
 
 /// The hash grid of a [`Config`](crate::grid::Config) for points on the host, for tables on any backend. [`Grid`](crate::Grid) does the same on
@@ -16,6 +16,9 @@ use crate::{
 pub struct CpuGrid {
     config: Config,
     levels: Vec<Level>,
+    indices: Vec<u32>,
+    offsets: Vec<u32>,
+    weights: Vec<f32>,
 }
 
 impl CpuGrid {
@@ -26,7 +29,8 @@ impl CpuGrid {
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn new(config: Config) -> Result<Self, Error> {
         config.check()?;
-        Ok(Self { levels: config.levels_of(), config })
+        let levels = config.levels_of();
+        Ok(Self { config, levels, indices: Vec::new(), offsets: Vec::new(), weights: Vec::new() })
     }
 
     /// The configuration.
@@ -35,13 +39,14 @@ impl CpuGrid {
         &self.config
     }
 
-    /// The batch of points with `coordinates`, `[points, dims]`.
+    /// The batch of points with `coordinates`, `[points, dims]`: bags level by level, in each level point by point, each with 2^d indices, the rows
+    /// of the corners, and their d-linear weights, which add up to 1. Bit k of a corner's number is set at the further corner along axis k.
     ///
     /// # Errors
     /// [`Error::Grid`] for the first coordinate that is not finite, [`Error::Length`] unless each point has all its coordinates,
     /// [`Error::TooLarge`] beyond 2^30 indices, [`Error::OutOfMemory`].
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
-    pub fn bags(&self, coordinates: &[f32]) -> Result<Bags, Error> {
+    pub fn bags(&mut self, coordinates: &[f32]) -> Result<Bags<'_>, Error> {
         if let Some(at) = coordinates.iter().position(|x| !x.is_finite()) {
             let (wanted, dims) = ("finite numbers".into(), self.config.dims as usize);
             let found = format!("{} on axis {} of point {}", coordinates[at], at % dims, at / dims);
@@ -49,11 +54,11 @@ impl CpuGrid {
         }
         let points = self.config.points_of(coordinates.len() as u64)?;
         let (uniform, n) = self.config.points(points)?;
-        let (mut indices, mut weights) = (zeroed("indices", n as usize)?, zeroed("weights", n as usize)?);
-        grid(&uniform, &self.levels, coordinates, &mut indices, &mut weights);
-        let mut offsets = reserved("offsets", points as usize * self.levels.len() + 1)?;
-        offsets.extend(self.config.offsets(uniform.points));
-        Ok(Bags { indices, offsets, weights })
+        (self.indices, self.weights) = (zeroed("indices", n as usize)?, zeroed("weights", n as usize)?);
+        grid(&uniform, &self.levels, coordinates, &mut self.indices, &mut self.weights);
+        self.offsets = reserved("offsets", points as usize * self.levels.len() + 1)?;
+        self.offsets.extend(self.config.offsets(uniform.points));
+        Ok(Bags::new(&self.indices, &self.offsets).with_weights(Some(&self.weights)))
     }
 
     /// The gradient with respect to `coordinates`, `[points, dims]`, from the gradients of the weights of these points' bags

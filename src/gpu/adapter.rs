@@ -3,7 +3,7 @@
 use crate::{
     error::Error,
     gpu::engine::{
-        caps::{self, Requirements, requirements},
+        caps::{self, requirements},
         context::Context,
         wait::CALLS_WAIT,
     },
@@ -15,17 +15,6 @@ const NO_DRIVER: &str = "install a driver (on Debian, mesa-vulkan-drivers is a s
 /// What to do where a browser has no WebGPU.
 const NO_WEBGPU: &str =
     "take a newer browser, open the page over https or from localhost, switch WebGPU on, or take the CPU backend";
-
-/// The adapters that the caller accepts.
-///
-/// Example: [`Sorter`](crate::Sorter).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
-    /// A GPU.
-    Hardware,
-    /// A GPU, else a software driver.
-    Any,
-}
 
 /// The adapters that wgpu's environment variables (`WGPU_BACKEND`, `WGPU_ADAPTER_NAME`) allow, hardware first.
 ///
@@ -88,22 +77,32 @@ pub fn open(adapter: &wgpu::Adapter) -> Result<Context, Error> {
 #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
 pub async fn open_async(adapter: &wgpu::Adapter) -> Result<Context, Error> {
     // Whoever has no device of their own chooses the placement later.
-    let Requirements { features: required_features, limits: required_limits, .. } = requirements(adapter).mapped();
-    let descriptor =
-        wgpu::DeviceDescriptor { label: Some("hotrow"), required_features, required_limits, ..Default::default() };
+    let mut descriptor = requirements(adapter);
+    descriptor.required_features |= adapter.features() & wgpu::Features::MAPPABLE_PRIMARY_BUFFERS;
     let (device, queue) =
         adapter.request_device(&descriptor).await.map_err(|error| Error::Device { reason: error.to_string() })?;
     Context::new_async(&device, &queue).await
 }
 
-/// Opens a device on the best adapter that gives one. Each better one is logged as a warning, with the reason why it was passed over.
+/// Opens a device on the best adapter that gives one, a GPU before a software driver. Each better adapter is logged as a warning, with the
+/// reason why it was passed over.
 ///
 /// # Errors
-/// [`Error::Unsupported`] if there is no adapter of the wanted kind; the error of [`open`] on the best adapter, if none gives a device.
+/// [`Error::Unsupported`] if there is no adapter; the error of [`open`] on the best adapter, if none gives a device.
 #[cfg(not(target_family = "wasm"))]
 #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
-pub fn open_best(wanted: Wanted) -> Result<Context, Error> {
-    pollster::block_on(open_best_async(wanted))
+pub fn open_best() -> Result<Context, Error> {
+    pollster::block_on(open_best_async())
+}
+
+/// As [`open_best`], on GPUs only.
+///
+/// # Errors
+/// As [`open_best`].
+#[cfg(not(target_family = "wasm"))]
+#[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
+pub fn open_hardware() -> Result<Context, Error> {
+    pollster::block_on(first(is_hardware, "a GPU with a Vulkan, Metal or DX12 driver"))
 }
 
 /// As [`open_best`], as a future.
@@ -111,18 +110,18 @@ pub fn open_best(wanted: Wanted) -> Result<Context, Error> {
 /// # Errors
 /// As [`open_best`].
 #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
-pub async fn open_best_async(wanted: Wanted) -> Result<Context, Error> {
+pub async fn open_best_async() -> Result<Context, Error> {
+    first(|_| true, "a Vulkan, Metal or DX12 driver").await
+}
+
+async fn first(suits: impl Fn(&wgpu::Adapter) -> bool, wanted: &str) -> Result<Context, Error> {
     let all = adapters_async().await;
-    let suits = |adapter: &&wgpu::Adapter| wanted == Wanted::Any || is_hardware(adapter);
-    let opened = first_opened(all.iter().filter(suits), |adapter| adapter.get_info().name, open_async).await;
+    let suitable = all.iter().filter(|&adapter| suits(adapter));
+    let opened = first_opened(suitable, |adapter| adapter.get_info().name, open_async).await;
     opened.unwrap_or_else(|| {
         Err(Error::Unsupported {
             what: "gpu",
-            wanted: match wanted {
-                _ if !CALLS_WAIT => "a browser with WebGPU".into(),
-                Wanted::Hardware => "a GPU with a Vulkan, Metal or DX12 driver".into(),
-                Wanted::Any => "a Vulkan, Metal or DX12 driver".into(),
-            },
+            wanted: if CALLS_WAIT { wanted } else { "a browser with WebGPU" }.into(),
             found: match all.first() {
                 None => "no adapter".into(),
                 Some(adapter) => format!("only {}", adapter.get_info().name),

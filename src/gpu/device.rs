@@ -12,7 +12,7 @@ use crate::{
     gpu::{
         counters_async::LatestCopy,
         engine::{
-            bind::{Batch, GradBuffer, OutputBuffer, WeightGradient},
+            bind::{Batch, FloatBuffer, WeightGradient},
             changing::Changing,
             context::Context,
             numbers::Numbers,
@@ -24,7 +24,7 @@ use crate::{
         upload::{Uploaded, UploadedGrads, await_outputs, floats},
     },
     host::alloc::zeroed,
-    lookup::{Lookup, LookupKind, outputs::OutputSlice},
+    lookup::{Embedding, Lookup, SharedArray, outputs::OutputSlice},
     memory::MemoryReport,
     scaler::GradSlice,
     table::{
@@ -129,7 +129,7 @@ pub trait Kind: Debug + Send + Sync + Sized {
     fn encode_backward(
         group: &mut DeviceGroup<Self>,
         encoder: &mut wgpu::CommandEncoder,
-        grad_outputs: GradBuffer<'_>,
+        grad_outputs: FloatBuffer<'_>,
         scaler: &wgpu::Buffer,
     ) -> Result<(), Error>;
 
@@ -151,7 +151,14 @@ pub trait Kind: Debug + Send + Sync + Sized {
     fn memory(group: &DeviceGroup<Self>) -> MemoryReport;
 
     #[cfg(not(target_family = "wasm"))]
-    fn lookup_kind(group: &mut DeviceGroup<Self>) -> LookupKind<'_>;
+    fn as_embedding(_: &mut DeviceGroup<Self>) -> Option<&mut dyn Embedding> {
+        None
+    }
+
+    #[cfg(not(target_family = "wasm"))]
+    fn as_shared_array(_: &mut DeviceGroup<Self>) -> Option<&mut dyn SharedArray> {
+        None
+    }
 }
 
 impl<K: Kind> Drop for DeviceGroup<K> {
@@ -208,7 +215,7 @@ impl<K: Kind> DeviceGroup<K> {
 
     /// Encodes a forward: with [`Mode::Train`] one step, with [`Mode::Frozen`] (evaluation, inference) nothing changes, and a forward that waits
     /// for its backward goes on waiting. `outputs` gets `[bags, dim]` floats, or `[indices, dim]` with pooling none: FP32 in a slice, or FP16
-    /// in [`OutputBuffer::F16`]. `outputs` must lie in a buffer that holds none of the call's inputs.
+    /// in [`FloatBuffer::F16`]. `outputs` must lie in a buffer that holds none of the call's inputs.
     ///
     /// Submit the encoded commands in the order of the calls, because a backward builds on the state that its forward leaves on
     /// the device. If the encoder is dropped, there was no forward.
@@ -221,14 +228,14 @@ impl<K: Kind> DeviceGroup<K> {
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
         batch: &Batch<'_>,
-        outputs: impl Into<OutputBuffer<'o>>,
+        outputs: impl Into<FloatBuffer<'o>>,
         mode: Mode,
     ) -> Result<(), Error> {
         self.encode_and_report(encoder, batch, outputs.into(), mode)
     }
 
     /// Encodes the backward of the last encoded forward. `grad_outputs` has the shape of its outputs: FP32 in a slice, or FP16 in
-    /// [`GradBuffer::F16`], which are summed in FP32. Each row, or each shared weight, is updated once, with the sum of its gradients. If the
+    /// [`FloatBuffer::F16`], which are summed in FP32. Each row, or each shared weight, is updated once, with the sum of its gradients. If the
     /// encoder is dropped, that gradient is given up, as by [`Lookup::discard_pending`].
     ///
     /// # Errors
@@ -239,7 +246,7 @@ impl<K: Kind> DeviceGroup<K> {
     pub fn encode_backward<'g>(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
-        grad_outputs: impl Into<GradBuffer<'g>>,
+        grad_outputs: impl Into<FloatBuffer<'g>>,
     ) -> Result<(), Error> {
         let unscaled = self.context.uniform(&ScalerState::unscaled());
         self.backward_and_report(encoder, grad_outputs.into(), &unscaled)
@@ -256,7 +263,7 @@ impl<K: Kind> DeviceGroup<K> {
     pub fn encode_backward_scaled(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
-        grad_outputs: GradBuffer<'_>,
+        grad_outputs: FloatBuffer<'_>,
         scaler: &Scaler,
     ) -> Result<(), Error> {
         let verdict = scaler.decided("encode_backward_scaled")?;
@@ -266,7 +273,7 @@ impl<K: Kind> DeviceGroup<K> {
     fn backward_and_report(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
-        grad_outputs: GradBuffer<'_>,
+        grad_outputs: FloatBuffer<'_>,
         scaler: &wgpu::Buffer,
     ) -> Result<(), Error> {
         let context = self.context.clone();
@@ -293,7 +300,7 @@ impl<K: Kind> DeviceGroup<K> {
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
         batch: &Batch<'_>,
-        grad_outputs: impl Into<GradBuffer<'g>>,
+        grad_outputs: impl Into<FloatBuffer<'g>>,
         grad_weights: wgpu::BufferSlice<'_>,
     ) -> Result<(), Error> {
         let context = self.context.clone();
@@ -474,12 +481,12 @@ impl<K: Kind> DeviceGroup<K> {
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
         batch: &Batch<'_>,
-        outputs: OutputBuffer<'_>,
+        outputs: FloatBuffer<'_>,
         mode: Mode,
     ) -> Result<u32, Error> {
         let outputs = match outputs {
-            OutputBuffer::F32(outputs) => return K::encode(self, encoder, batch, outputs, mode),
-            OutputBuffer::F16(outputs) => outputs,
+            FloatBuffer::F32(outputs) => return K::encode(self, encoder, batch, outputs, mode),
+            FloatBuffer::F16(outputs) => outputs,
         };
         let shape = batch.shape(self.kind.rows())?;
         let halves = self.halves(batch, shape, outputs)?;
@@ -507,7 +514,7 @@ impl<K: Kind> DeviceGroup<K> {
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
         batch: &Batch<'_>,
-        outputs: OutputBuffer<'_>,
+        outputs: FloatBuffer<'_>,
         mode: Mode,
     ) -> Result<(), Error> {
         self.may_look_up(mode)?;
@@ -699,8 +706,11 @@ impl<K: Kind> Lookup for DeviceGroup<K> {
         K::memory(self)
     }
 
-    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
-    fn kind(&mut self) -> LookupKind<'_> {
-        K::lookup_kind(self)
+    fn as_embedding(&mut self) -> Option<&mut dyn Embedding> {
+        K::as_embedding(self)
+    }
+
+    fn as_shared_array(&mut self) -> Option<&mut dyn SharedArray> {
+        K::as_shared_array(self)
     }
 }

@@ -119,7 +119,7 @@ impl Default for Reader<'_> {
 ///
 /// # fn main() -> Result<(), hotrow::Error> {
 /// // A program that has a device and a queue calls `Context::new`.
-/// let Ok(context) = adapter::open_best(adapter::Wanted::Any) else { return Ok(()) };
+/// let Ok(context) = adapter::open_best() else { return Ok(()) };
 /// let group = Group::new(&context, GroupConfig::new(&[100], 8).with_init(Init::Constant(1.0)).with_cache_rows(32))?;
 /// let mut emb = group.reader(Reader { prefix: "emb", group: 1, ..Reader::default() })?;
 /// let mine = "@fragment fn main(@builtin(position) at: vec4f) -> @location(0) vec4f { return emb_row4(u32(at.x), 1u); }";

@@ -6,7 +6,7 @@ use crate::{
     error::Error,
     gpu::{
         engine::{
-            bind::GradBuffer,
+            bind::FloatBuffer,
             call::{Call, Groups, Named},
             context::Context,
             readback::watched,
@@ -31,10 +31,10 @@ use crate::{
 ///
 /// ```
 /// use hotrow::wgpu::util::DeviceExt as _;
-/// use hotrow::{GradBuffer, LossScale, Scaler, adapter, wgpu};
+/// use hotrow::{FloatBuffer, LossScale, Scaler, adapter, wgpu};
 ///
 /// # fn main() -> Result<(), hotrow::Error> {
-/// let Ok(context) = adapter::open_best(adapter::Wanted::Any) else { return Ok(()) };
+/// let Ok(context) = adapter::open_best() else { return Ok(()) };
 /// let gradients = context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor {
 ///     label: None,
 ///     contents: bytemuck::cast_slice(&[1.0, f32::INFINITY, 0.5, 0.25]),
@@ -42,7 +42,7 @@ use crate::{
 /// });
 /// let mut scaler = Scaler::new(&context, LossScale::BACKOFF)?;
 /// let mut encoder = context.device().create_command_encoder(&Default::default());
-/// scaler.encode_inspect(&mut encoder, GradBuffer::F32(gradients.slice(..)), 4)?;
+/// scaler.encode_inspect(&mut encoder, FloatBuffer::F32(gradients.slice(..)), 4)?;
 /// scaler.encode_decide(&mut encoder)?; // then encode_backward_scaled of each group
 /// context.queue().submit([encoder.finish()]);
 /// assert_eq!(scaler.state()?.overflow, 1);
@@ -120,7 +120,7 @@ impl Scaler {
     pub fn encode_inspect(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
-        gradients: GradBuffer<'_>,
+        gradients: FloatBuffer<'_>,
         elements: u64,
     ) -> Result<(), Error> {
         let context = self.context.clone();

@@ -23,11 +23,11 @@ use crate::{
 ///
 /// ```
 /// use hotrow::wgpu::util::DeviceExt as _;
-/// use hotrow::{Count, Sorter, adapter, wgpu};
+/// use hotrow::{Sorter, adapter, wgpu};
 ///
 /// # fn main() -> Result<(), hotrow::Error> {
 /// // A program that has a device and a queue calls `Context::new`.
-/// let Ok(context) = adapter::open_best(adapter::Wanted::Any) else { return Ok(()) };
+/// let Ok(context) = adapter::open_best() else { return Ok(()) };
 /// let keys = context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor {
 ///     label: None,
 ///     contents: bytemuck::cast_slice(&[7u32, 3, 7, 3, 7]),
@@ -35,7 +35,7 @@ use crate::{
 /// });
 /// let sorter = Sorter::new(&context, 5)?;
 /// let mut encoder = context.device().create_command_encoder(&Default::default());
-/// let found = sorter.encode_dedup(&mut encoder, keys.slice(..), None, Count::Host(5), 3)?;
+/// let found = sorter.encode_dedup(&mut encoder, keys.slice(..), None, None, 3)?;
 /// // Bind them in passes of your own: keys 3 3 7 7 7, values 1 3 0 2 4, segment 0 0 1 1 1, starts 0 2, counts 2 5.
 /// assert!(found.keys.size() >= 5 * 4 && found.counts.size() >= 2 * 4);
 /// context.queue().submit([encoder.finish()]);
@@ -52,18 +52,6 @@ pub struct Sorter {
     segment: wgpu::Buffer,
     starts: wgpu::Buffer,
     counts: wgpu::Buffer,
-}
-
-/// The number of keys.
-///
-/// Example: [`Sorter`].
-#[derive(Clone, Copy, Debug)]
-pub enum Count<'a> {
-    /// The host knows the number.
-    Host(u32),
-    /// The number is the first `u32` of the slice when the device executes the sort, at most the number of keys in the keys' slice. The
-    /// buffer has usage `COPY_SRC`, and the slice begins at a multiple of 4 bytes.
-    Device(wgpu::BufferSlice<'a>),
 }
 
 /// The result of a dedup of `n` keys, `valid` of which are not [`layout::NONE`](crate::table::abi::NONE).
@@ -118,8 +106,10 @@ impl Sorter {
     /// Encodes a stable sort of `keys`, together with `values`, by the low `key_bits` bits of a key, at most 32. Fewer bits take fewer
     /// passes: one for each 8 bits, at least one.
     ///
-    /// `keys` has `u32` keys, at least as many as `n` says and at most [`Sorter::capacity`]. `values` has at least as many `u32` as `keys`;
-    /// `None` stands for the positions of the keys. Both need usage `STORAGE` and are not changed.
+    /// `keys` has `u32` keys, at most [`Sorter::capacity`]. `values` has at least as many `u32` as `keys`; `None` stands for the positions of the
+    /// keys. Both need usage `STORAGE` and are not changed. `n` has the number of keys that count, the first ones: one `u32`, which the device
+    /// reads when it executes the sort, at most the number of keys, in a buffer of usage `COPY_SRC` and at a multiple of 4 bytes; `None` stands for
+    /// all.
     ///
     /// Returns the keys, ascending by these bits, and the value (or position) of each, as many as there are keys.
     ///
@@ -131,7 +121,7 @@ impl Sorter {
         encoder: &mut wgpu::CommandEncoder,
         keys: wgpu::BufferSlice<'_>,
         values: Option<wgpu::BufferSlice<'_>>,
-        n: Count<'_>,
+        n: Option<wgpu::BufferSlice<'_>>,
         key_bits: u32,
     ) -> Result<[&wgpu::Buffer; 2], Error> {
         self.context.guarded(|| {
@@ -155,7 +145,7 @@ impl Sorter {
         encoder: &mut wgpu::CommandEncoder,
         keys: wgpu::BufferSlice<'_>,
         values: Option<wgpu::BufferSlice<'_>>,
-        n: Count<'_>,
+        n: Option<wgpu::BufferSlice<'_>>,
         key_bits: u32,
     ) -> Result<Distinct<'_>, Error> {
         self.context
@@ -180,7 +170,7 @@ impl Sorter {
         encoder: &mut wgpu::CommandEncoder,
         keys: wgpu::BufferSlice<'b>,
         values: Option<wgpu::BufferSlice<'b>>,
-        n: Count<'_>,
+        n: Option<wgpu::BufferSlice<'_>>,
         key_bits: u32,
     ) -> Result<SortJob<'b>, Error> {
         for (what, slice) in [("keys", Some(keys)), ("values", values)] {
@@ -189,16 +179,12 @@ impl Sorter {
                 return Err(Error::Buffer { what, wanted, found });
             }
         }
-        let room = keys.size() / 4;
-        let most = match n {
-            Count::Host(n) => u64::from(n),
-            Count::Device(_) => room,
-        };
+        let most = keys.size() / 4;
         if most > u64::from(self.capacity) {
             let wanted = format!("at most {} keys, for which the sorter was made", self.capacity);
             return Err(Error::Buffer { what: "keys", wanted, found: most.to_string() });
         }
-        if let Count::Device(slice) = n {
+        if let Some(slice) = n {
             self.check_count(slice)?;
         }
         let job = SortJob {
@@ -212,10 +198,8 @@ impl Sorter {
         encoder.clear_buffer(&self.step, 0, None);
         let to = word(count::INDICES);
         match n {
-            Count::Host(n) => encoder.copy_buffer_to_buffer(&self.context.uniform(&n), 0, &self.step, to, 4),
-            Count::Device(slice) => {
-                encoder.copy_buffer_to_buffer(slice.buffer(), slice.offset(), &self.step, to, 4);
-            }
+            None => encoder.copy_buffer_to_buffer(&self.context.uniform(&(most as u32)), 0, &self.step, to, 4),
+            Some(slice) => encoder.copy_buffer_to_buffer(slice.buffer(), slice.offset(), &self.step, to, 4),
         }
         Ok(job)
     }

@@ -4,7 +4,7 @@ use crate::{
     config::GroupConfig,
     error::Error,
     gpu::engine::{
-        bind::{Batch, GradBuffer},
+        bind::{Batch, FloatBuffer},
         context::Context,
     },
     lookup::outputs::OutputSlice,
@@ -73,9 +73,9 @@ impl UploadedGrads {
         Ok(Self { buffer: context.upload("grad_outputs", bytes)?, half })
     }
 
-    pub(crate) fn buffer(&self) -> GradBuffer<'_> {
+    pub(crate) fn buffer(&self) -> FloatBuffer<'_> {
         let all = self.buffer.slice(..);
-        if self.half { GradBuffer::F16(all) } else { GradBuffer::F32(all) }
+        if self.half { FloatBuffer::F16(all) } else { FloatBuffer::F32(all) }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
     error::Error,
     gpu::{adapter, cached::group::Group, engine::context::Context},
     host::alloc::fault,
-    lookup::{Embedding, Lookup, LookupKind},
+    lookup::{Embedding, Lookup},
     robe,
     table::{batch::Bags, params::Mode},
 };
@@ -26,10 +26,7 @@ type Open = dyn Fn() -> Result<Box<dyn Lookup>, Error>;
 type Call = Box<dyn Fn(&mut Run) -> Result<(), Error>>;
 
 fn rows(run: &mut Run) -> Option<&mut dyn Embedding> {
-    match run.table.as_mut().unwrap().kind() {
-        LookupKind::Rows(group) => Some(group),
-        _ => None,
-    }
+    run.table.as_mut().unwrap().as_embedding()
 }
 
 /// A group that has a cache gets a larger one.
@@ -77,7 +74,7 @@ fn calls(open: &'static Open) -> Vec<Call> {
     calls.push(Box::new(|run| checkpoint::save_lookup(&mut **run.table.as_mut().unwrap(), &run.file)));
     calls.push(Box::new(|run| {
         let mut loaded = open()?;
-        if let LookupKind::Rows(group) = loaded.kind() {
+        if let Some(group) = loaded.as_embedding() {
             resize(group)?;
         }
         checkpoint::load_lookup(&mut *loaded, &run.file)?;
@@ -150,7 +147,7 @@ fn groups_on_the_gpu_go_on() {
     let mode = std::env::var("HOTROW_TEST_GPU").unwrap_or_else(|_| "allow".into());
     let opened = match mode.as_str() {
         "off" | "lanes" => Err(format!("HOTROW_TEST_GPU={mode}")),
-        _ => match adapter::open_best(adapter::Wanted::Any) {
+        _ => match adapter::open_best() {
             Err(error @ Error::Unsupported { what: "gpu", .. }) if mode == "allow" => Err(error.to_string()),
             opened => Ok(opened.unwrap()),
         },

@@ -20,6 +20,7 @@ pub use crate::{
     host::alloc::fault,
     memory::memory_factor,
     record::{codec, rows},
+    store::ram::RamStore,
     table::{batch::check_offsets, hash, layout::Layout, rng, row::RowLayout},
     wgsl::{AddBody, LookupBody, RankBody},
 };

@@ -57,7 +57,7 @@ pub trait Lookup {
     ///
     /// An FP16 output is the FP32 one rounded to the nearest half, ties to even. Magnitudes beyond 65504 become 65504, infinity stays
     /// infinite, and every NaN becomes 0x7e00. On a GPU the device rounds, so half the bytes come to the host; an encoded forward writes
-    /// halves to an [`OutputBuffer::F16`](crate::OutputBuffer::F16). [`OutputSlice::with_floats`] gives a kind of table FP16 outputs.
+    /// halves to an [`FloatBuffer::F16`](crate::FloatBuffer::F16). [`OutputSlice::with_floats`] gives a kind of table FP16 outputs.
     ///
     /// # Errors
     /// [`Error::Length`] for outputs of another length; [`Error::BadOffsets`] and [`Error::IndexOutOfRange`]; [`Error::Order`] for a step if the
@@ -151,33 +151,27 @@ pub trait Lookup {
     /// the 80 bytes of its report included, but no step scratch.
     fn memory(&self) -> MemoryReport;
 
-    /// The kind of the table, with the calls of that kind.
-    fn kind(&mut self) -> LookupKind<'_>;
-}
+    /// The calls of a table that has rows of its own, cached or not.
+    ///
+    /// ```
+    /// use hotrow::{CpuGroup, Error, GroupConfig, Lookup};
+    ///
+    /// fn flush(table: &mut dyn Lookup) -> Result<(), Error> {
+    ///     // A shared array has no cache.
+    ///     table.as_embedding().map_or(Ok(()), |rows| rows.flush())
+    /// }
+    ///
+    /// flush(&mut CpuGroup::new(GroupConfig::new(&[10], 4))?)
+    /// # ; Ok::<(), Error>(())
+    /// ```
+    fn as_embedding(&mut self) -> Option<&mut dyn Embedding> {
+        None
+    }
 
-/// The two kinds of tables.
-///
-/// ```
-/// use hotrow::{CpuGroup, Error, GroupConfig, Lookup, LookupKind};
-///
-/// fn flush(table: &mut dyn Lookup) -> Result<(), Error> {
-///     match table.kind() {
-///         LookupKind::Rows(rows) => rows.flush(),
-///         _ => Ok(()), // a shared array has no cache
-///     }
-/// }
-///
-/// flush(&mut CpuGroup::new(GroupConfig::new(&[10], 4))?)
-/// # ; Ok::<(), Error>(())
-/// ```
-#[non_exhaustive]
-pub enum LookupKind<'a> {
-    /// A group whose tables have rows of their own, cached or not.
-    Rows(&'a mut dyn Embedding),
-    /// A shared array.
-    Shared(&'a mut dyn SharedArray),
-    /// A table of another kind, such as rows on several ranks, whose own methods flush, save and load.
-    Other,
+    /// The calls of a shared array. A table that is neither, such as rows on several ranks, has methods of its own.
+    fn as_shared_array(&mut self) -> Option<&mut dyn SharedArray> {
+        None
+    }
 }
 
 /// A parameter-shared table ([`robe`](crate::robe)), on a GPU or on the CPU.
@@ -254,16 +248,6 @@ pub trait SharedArray: Lookup {
     /// # Errors
     /// As [`step`](Self::step); [`Error::Order`] for a scaler that has not decided yet.
     fn step_scaled(&mut self, gradient: &[f32], scaler: &ScalerState) -> Result<(), Error>;
-}
-
-impl std::fmt::Debug for LookupKind<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Rows(_) => "Rows",
-            Self::Shared(_) => "Shared",
-            Self::Other => "Other",
-        })
-    }
 }
 
 /// A group of tables whose rows are cached in FP32, on a GPU or on the CPU. [`Lookup`] has the calls of training; this trait has the calls

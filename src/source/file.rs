@@ -1,25 +1,16 @@
 //! FP32 rows in a file.
 
-use std::{fs::File, io, path::Path};
+use std::{fmt::Debug, fs::File, io, path::Path};
 
-use crate::{error::Error, host::positioned::read_exact_at, source::Source};
+use crate::{
+    error::{Error, cause},
+    host::positioned::read_exact_at,
+    source::Source,
+};
 
-/// A file of FP32 values, little-endian, row after row: shape `[rows, dim]`. It is read block by block while the table
-/// is made.
-///
-/// ```
-/// use hotrow::{CpuGroup, F32File, GroupConfig, prelude::*};
-///
-/// # let folder = tempfile::tempdir().unwrap();
-/// # let path = folder.path().join("rows.f32");
-/// let values: Vec<u8> = (0..8).flat_map(|k| (k as f32).to_le_bytes()).collect();
-/// std::fs::write(&path, values).unwrap(); // 2 rows x 4
-/// let mut group = CpuGroup::filled(GroupConfig::new(&[2], 4), &F32File::raw(&path)?)?;
-/// assert_eq!(group.read_rows(&[1])?, [4.0, 5.0, 6.0, 7.0]);
-/// # Ok::<(), hotrow::Error>(())
-/// ```
+/// A file of FP32 values, little-endian, row after row.
 #[derive(Debug)]
-pub struct F32File {
+pub(crate) struct F32File {
     name: String,
     file: File,
     /// Byte at which the floats begin.
@@ -35,57 +26,65 @@ enum Shape {
     Array(Vec<u64>),
 }
 
-impl F32File {
-    /// Opens a file that holds floats only, without a header.
-    ///
-    /// # Errors
-    /// [`Error::Store`] if the file cannot be opened.
-    pub fn raw(path: impl AsRef<Path>) -> Result<Self, Error> {
-        let path = path.as_ref();
-        let opened = File::open(path).and_then(|file| Ok((file.metadata()?.len(), file)));
-        let (bytes, file) = opened.map_err(|error| failed(path, &error))?;
-        Ok(Self { name: path.display().to_string(), file, start: 0, shape: Shape::Bytes(bytes) })
-    }
-
-    /// Opens a numpy array (`.npy`) of type `float32` in C order.
-    ///
-    /// # Errors
-    /// [`Error::Store`] if the file cannot be opened or is not such an array.
-    #[cfg(feature = "npy")]
-    pub fn npy(path: impl AsRef<Path>) -> Result<Self, Error> {
-        use std::io::{Read, Seek};
-
-        let path = path.as_ref();
-        let mut file = File::open(path).map_err(|error| failed(path, &error))?;
-        let mut start = Vec::new();
-        let read = file.by_ref().take(HEADER).read_to_end(&mut start).and_then(|_| file.rewind());
-        read.map_err(|error| failed(path, &error))?;
-        let foreign = |found| Err(failed(path, &io::Error::new(io::ErrorKind::InvalidData, found)));
-        if !start.starts_with(b"\x93NUMPY") {
-            return foreign("a file that is not .npy");
-        }
-        if plain_shape(&start).is_none() {
-            return foreign(
-                "a header that numpy does not write for an array of numbers, or more bytes than 64 bits can count",
-            );
-        }
-        let header = npyz::NpyHeader::from_reader(&mut file).map_err(|error| failed(path, &error))?;
-        let kind = header.dtype().descr();
-        if kind != "'<f4'" || header.order() != npyz::Order::C {
-            return Err(Error::Store {
-                store: path.display().to_string(),
-                what: "format",
-                wanted: "'<f4' in C order".into(),
-                found: format!("{kind} in {:?} order", header.order()),
-                remedy: "save numpy.ascontiguousarray(rows, dtype='<f4')",
-                source: None,
-            });
-        }
-        let start = file.stream_position().map_err(|error| failed(path, &error))?;
-        Ok(Self { name: path.display().to_string(), file, start, shape: Shape::Array(header.shape().to_vec()) })
-    }
+/// A file that holds only FP32 values, little-endian, row after row, `[rows, dim]`, without a header. It is read piece by piece while the table is
+/// made.
+///
+/// ```
+/// use hotrow::{CpuGroup, GroupConfig, f32_file, prelude::*};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("rows.f32");
+/// let values: Vec<u8> = (0..8).flat_map(|k| (k as f32).to_le_bytes()).collect();
+/// std::fs::write(&path, values).unwrap(); // 2 rows x 4
+/// let mut group = CpuGroup::filled(GroupConfig::new(&[2], 4), &f32_file(&path)?)?;
+/// assert_eq!(group.read_rows(&[1])?, [4.0, 5.0, 6.0, 7.0]);
+/// # Ok::<(), hotrow::Error>(())
+/// ```
+///
+/// # Errors
+/// [`Error::Store`] if the file cannot be opened.
+pub fn f32_file(path: &Path) -> Result<impl Source + Debug + Send + use<>, Error> {
+    let opened = File::open(path).and_then(|file| Ok((file.metadata()?.len(), file)));
+    let (bytes, file) = opened.map_err(|error| failed(path, &error))?;
+    Ok(F32File { name: path.display().to_string(), file, start: 0, shape: Shape::Bytes(bytes) })
 }
 
+/// As [`f32_file`], for a numpy array (`.npy`) of type `float32` in C order.
+///
+/// # Errors
+/// [`Error::Store`] if the file cannot be opened or is not such an array.
+#[cfg(feature = "npy")]
+pub fn npy_file(path: &Path) -> Result<impl Source + Debug + Send + use<>, Error> {
+    use std::io::{Read, Seek};
+
+    let mut file = File::open(path).map_err(|error| failed(path, &error))?;
+    let mut start = Vec::new();
+    let read = file.by_ref().take(HEADER).read_to_end(&mut start).and_then(|_| file.rewind());
+    read.map_err(|error| failed(path, &error))?;
+    let foreign = |found| Err(failed(path, &io::Error::new(io::ErrorKind::InvalidData, found)));
+    if !start.starts_with(b"\x93NUMPY") {
+        return foreign("a file that is not .npy");
+    }
+    if plain_shape(&start).is_none() {
+        return foreign(
+            "a header that numpy does not write for an array of numbers, or more bytes than 64 bits can count",
+        );
+    }
+    let header = npyz::NpyHeader::from_reader(&mut file).map_err(|error| failed(path, &error))?;
+    let kind = header.dtype().descr();
+    if kind != "'<f4'" || header.order() != npyz::Order::C {
+        return Err(Error::Store {
+            store: path.display().to_string(),
+            what: "format",
+            wanted: "'<f4' in C order".into(),
+            found: format!("{kind} in {:?} order", header.order()),
+            remedy: "save numpy.ascontiguousarray(rows, dtype='<f4')",
+            source: None,
+        });
+    }
+    let start = file.stream_position().map_err(|error| failed(path, &error))?;
+    Ok(F32File { name: path.display().to_string(), file, start, shape: Shape::Array(header.shape().to_vec()) })
+}
 /// The longest header. Those of plain arrays have 128 bytes.
 #[cfg(feature = "npy")]
 const HEADER: u64 = 4096;
@@ -120,7 +119,7 @@ impl Source for F32File {
             wanted: format!("{} floats from here on", out.len()),
             found: error.to_string(),
             remedy: "leave the file as it is while the table is made",
-            source: Some((&error).into()),
+            source: Some(cause(&error)),
         })
     }
 
@@ -151,6 +150,6 @@ fn failed(path: &Path, error: &io::Error) -> Error {
         wanted: "a file of floats".into(),
         found: error.to_string(),
         remedy: "name another file",
-        source: Some(error.into()),
+        source: Some(cause(error)),
     }
 }

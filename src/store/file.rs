@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     config::GroupConfig,
-    error::{Cause, Error},
+    error::{Cause, Error, cause},
     host::{
         positioned::{read_exact_at, write_all_at},
         trusted::{AHEAD, Mapping},
@@ -201,7 +201,7 @@ impl FileStore {
     /// Checks that the path still leads to the file. Rows written to a file without a name would be lost with it.
     fn check_found(&self) -> Result<(), Error> {
         let (found, source) = match (self.path.metadata(), self.file.metadata()) {
-            (Err(error), _) | (_, Err(error)) => (error.to_string(), Some(Cause::from(&error))),
+            (Err(error), _) | (_, Err(error)) => (error.to_string(), Some(cause(&error))),
             (Ok(there), Ok(ours)) if same_file(&there, &ours) => return Ok(()),
             _ => ("another file there".into(), None),
         };
@@ -232,7 +232,7 @@ impl FileStore {
     /// Waits until all written bytes are on the disk.
     fn sync(&mut self) -> Result<(), Error> {
         if self.lost.is_none() {
-            self.lost = self.file.sync_all().err().as_ref().map(Cause::from);
+            self.lost = self.file.sync_all().err().as_ref().map(cause);
         }
         let Some(lost) = self.lost.clone() else { return Ok(()) };
         let found = lost.to_string();
@@ -381,7 +381,7 @@ fn name(path: &Path) -> String {
 }
 
 fn failed(path: &Path, what: &'static str, wanted: String, error: &io::Error, remedy: &'static str) -> Error {
-    Error::Store { store: name(path), what, wanted, found: error.to_string(), remedy, source: Some(error.into()) }
+    Error::Store { store: name(path), what, wanted, found: error.to_string(), remedy, source: Some(cause(error)) }
 }
 
 fn wrong_length(path: &Path, wanted: u64, found: u64) -> Error {
@@ -408,7 +408,7 @@ fn lock(path: &Path, file: &File) -> Result<(), Error> {
     let (found, source) = match file.try_lock() {
         Ok(()) => return Ok(()),
         Err(TryLockError::WouldBlock) => ("it locked by another writer".into(), None),
-        Err(TryLockError::Error(error)) => (error.to_string(), Some(Cause::from(&error))),
+        Err(TryLockError::Error(error)) => (error.to_string(), Some(cause(&error))),
     };
     let remedy = "end the other writer, or take a file system with locks";
     Err(Error::Store { store: name(path), what: "lock", wanted: "the file to itself".into(), found, remedy, source })

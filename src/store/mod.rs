@@ -17,7 +17,6 @@ use rayon::prelude::*;
 #[cfg(all(feature = "file", any(unix, windows)))]
 pub use file::FileStore;
 pub use fill::fill;
-pub use ram::RamStore;
 
 use crate::{config::GroupConfig, error::Error, record::codec, table::layout::Layout};
 
@@ -92,10 +91,10 @@ pub trait Store: Send + Sync + std::fmt::Debug {
 /// calls that group, or drops it, it waits for ever.
 ///
 /// ```
-/// use hotrow::{Error, GroupConfig, RamStore, SharedStore, store};
+/// use hotrow::{Error, GroupConfig, SharedStore, store};
 ///
 /// let config = GroupConfig::new(&[100], 8);
-/// let table = SharedStore::new(RamStore::new(&config)?);
+/// let table = SharedStore::in_ram(&config)?;
 /// table.with_mut(|records| store::fill(records, &config, None))?;
 /// assert!(table.with(|records| records.filled()));
 /// assert_eq!(table.read_rows(&config, &[99])?, [0.0; 8]);

@@ -9,19 +9,13 @@ use crate::{
         alloc::zeroed,
         trusted::{AHEAD, prefetch},
     },
-    store::{GRAIN, Store, check_list, check_range, each_record},
+    store::{GRAIN, SharedStore, Store, check_list, check_range, each_record},
     table::layout::Layout,
 };
 
-/// A staged table's records in RAM. All of the memory is allocated at once.
+/// A staged table's records in RAM.
 ///
-/// ```
-/// use hotrow::{GroupConfig, RamStore, Store};
-///
-/// let store = RamStore::new(&GroupConfig::new(&[100], 8))?;
-/// assert_eq!((store.rows(), store.stride()), (100, 16)); // 8 codes, scale and bias
-/// # Ok::<(), hotrow::Error>(())
-/// ```
+/// Example: [`SharedStore`].
 #[derive(Debug)]
 pub struct RamStore {
     rows: u32,
@@ -51,6 +45,17 @@ impl RamStore {
 
     fn start(&self, row: u32) -> usize {
         row as usize * self.stride
+    }
+}
+
+impl SharedStore {
+    /// Memory for a group's table in RAM, without values, all of it allocated at once.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for an illegal configuration; [`Error::OutOfMemory`] if the host lacks the memory.
+    #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
+    pub fn in_ram(config: &GroupConfig) -> Result<Self, Error> {
+        RamStore::new(config).map(Self::new)
     }
 }
 

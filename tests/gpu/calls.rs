@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hotrow::{
-    Bags, Batch, Context, Count, Feedback, GradBuffer, Group, GroupConfig, LossScale, Mode, Placement, Reader, Scaler,
+    Bags, Batch, Context, Feedback, FloatBuffer, Group, GroupConfig, LossScale, Mode, Placement, Reader, Scaler,
     Sorter, checkpoint, internals, prelude::*, wgpu,
 };
 
@@ -68,15 +68,13 @@ fn measured(context: &Context, placement: Placement) -> BTreeMap<&'static str, C
             ));
             encodes!("encode_forward", |to| group.encode_forward(&mut to, &batch, outputs.slice(..), Mode::Train));
             encodes!("Scaler::encode_inspect", |to| {
-                scaler.encode_inspect(&mut to, GradBuffer::F32(grads.slice(..)), 16)
+                scaler.encode_inspect(&mut to, FloatBuffer::F32(grads.slice(..)), 16)
             });
             encodes!("Scaler::encode_decide", |to| scaler.encode_decide(&mut to));
             encodes!("encode_backward_scaled", |to| {
-                group.encode_backward_scaled(&mut to, GradBuffer::F32(grads.slice(..)), &scaler)
+                group.encode_backward_scaled(&mut to, FloatBuffer::F32(grads.slice(..)), &scaler)
             });
-            encodes!("Sorter::encode_sort", |to| {
-                sorter.encode_sort(&mut to, keys.slice(..), None, Count::Host(100), 32)
-            });
+            encodes!("Sorter::encode_sort", |to| { sorter.encode_sort(&mut to, keys.slice(..400), None, None, 32) });
             encodes!("encode_flush", |to| group.encode_flush(&mut to));
             encodes!("encode_reset_discarding", |to| group.encode_reset_discarding(&mut to));
         }

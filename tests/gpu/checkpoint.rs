@@ -67,10 +67,10 @@ fn a_loaded_group_goes_on_bit_for_bit(context: &Context) {
         let (saved, file) = (straight.snapshot().unwrap(), fs::read(&path).unwrap());
         let wanted = play(&mut straight, &second, true);
 
-        let contents = checkpoint::contents(&path).unwrap();
-        assert_eq!(contents.step, saved.t);
-        let mut loaded = gpu(context, &elsewhere(context, &contents.config, seed));
-        let mut mirror = CpuGroup::new(contents.config).unwrap();
+        let (held, step) = checkpoint::contents(&path).unwrap();
+        assert_eq!(step, saved.t);
+        let mut loaded = gpu(context, &elsewhere(context, &held, seed));
+        let mut mirror = CpuGroup::new(held).unwrap();
         let groups: [&mut dyn Embedding; 2] = [&mut loaded, &mut mirror];
         for group in groups {
             assert_ne!(group.snapshot().unwrap(), saved, "the comparison can fail");

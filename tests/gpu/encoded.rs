@@ -4,8 +4,8 @@
 use std::sync::mpsc;
 
 use hotrow::{
-    Bags, Batch, Context, Counters, Embedding, Error, GradBuffer, GradSlice, Group, GroupConfig, Lookup, LookupKind,
-    LossScale, MemoryReport, Mode, OutputSlice, Pooling, Scaler, ScalerState, internals::Layout, state::Part, wgpu,
+    Bags, Batch, Context, Counters, Embedding, Error, FloatBuffer, GradSlice, Group, GroupConfig, Lookup, LossScale,
+    MemoryReport, Mode, OutputSlice, Pooling, Scaler, ScalerState, internals::Layout, state::Part, wgpu,
 };
 
 use crate::caller;
@@ -105,8 +105,8 @@ impl Lookup for Encoded {
         padded.resize(bytes.len().next_multiple_of(16).max(16), 0xff); // NaN, in case a kernel reads it
         let buffer = self.buffer(&padded);
         let grads = match grad_outputs {
-            GradSlice::F32(_) => GradBuffer::F32(buffer.slice(..)),
-            GradSlice::F16(_) => GradBuffer::F16(buffer.slice(..)),
+            GradSlice::F32(_) => FloatBuffer::F32(buffer.slice(..)),
+            GradSlice::F16(_) => FloatBuffer::F16(buffer.slice(..)),
         };
         let done = self.record(|group, encoder| {
             ours.encode_inspect(encoder, grads, grad_outputs.len() as u64)?;
@@ -135,8 +135,8 @@ impl Lookup for Encoded {
         let found = caller::download(&self.context, encoder, &found);
         Ok(found.into_iter().take(indices.len()).map(f32::from_bits).collect())
     }
-    fn kind(&mut self) -> LookupKind<'_> {
-        LookupKind::Rows(self)
+    fn as_embedding(&mut self) -> Option<&mut dyn Embedding> {
+        Some(self)
     }
 }
 

@@ -7,8 +7,8 @@ use std::{
 
 use hotrow::{
     Bags, Context, Counters, Error, Feedback, FeedbackCounts, FileStore, Group, GroupConfig, Mode, Placement, Policy,
-    Precision, RamStore, Reader, RowReader, SharedGroup, SharedStore,
-    internals::{held_bindings, layout::NONE, objects_made},
+    Precision, Reader, RowReader, SharedGroup, SharedStore,
+    internals::{RamStore, held_bindings, layout::NONE, objects_made},
     prelude::*,
     robe, wgpu,
 };

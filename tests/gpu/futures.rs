@@ -177,7 +177,7 @@ fn shared_arrays_and_scalers_have_futures(context: &Context) {
 fn own_device() -> Context {
     let counts = &mut Counts::default();
     // Asked for as an embedder asks: no future of the library blocks here.
-    run(adapter::open_best_async(adapter::Wanted::Any), counts).unwrap()
+    run(adapter::open_best_async(), counts).unwrap()
 }
 
 #[gpu_test]

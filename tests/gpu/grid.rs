@@ -32,8 +32,8 @@ macro_rules! steps {
         /// Three steps on the device, all encoded, beside the same on the CPU.
         fn $name(context: &Context, config: &Config, group: &mut $group, cpu: &mut dyn Lookup) -> Result<(), String> {
             let mut source = Pcg64::seed_from_u64(u64::from(config.levels));
-            let (grid, mirror) = (Grid::new(context, config.clone()).unwrap(), CpuGrid::new(config.clone()).unwrap());
-            let room = grid.bags(120).unwrap();
+            let grid = Grid::new(context, config.clone(), 120).unwrap();
+            let mut mirror = CpuGrid::new(config.clone()).unwrap();
             for n in [120, 1, 77] {
                 let points: Vec<f32> = (0..n * config.dims).map(|_| source.random_range(-0.1..1.1)).collect();
                 let floats = (n * config.levels * config.features) as usize;
@@ -43,8 +43,7 @@ macro_rules! steps {
                 let slopes = zeros(((n * config.levels) << config.dims) as usize);
                 let (outputs, moves) = (zeros(floats), zeros(points.len()));
                 let mut encoder = caller::encoder(context);
-                grid.encode(&mut encoder, coordinates.slice(..), &room).unwrap();
-                let batch = room.batch(n).unwrap();
+                let batch = grid.encode(&mut encoder, coordinates.slice(..)).unwrap();
                 group.encode_forward(&mut encoder, &batch, outputs.slice(..), Mode::Train).unwrap();
                 group.encode_weight_gradient(&mut encoder, &batch, grad_outputs.slice(..), slopes.slice(..)).unwrap();
                 let ends = (slopes.slice(..), moves.slice(..));
@@ -54,8 +53,8 @@ macro_rules! steps {
                 let found = read(context, caller::encoder(context), &outputs);
 
                 let bags = mirror.bags(&points).unwrap();
-                let wanted = cpu.forward((&bags).into(), Mode::Train).unwrap();
-                let slopes = cpu.weight_gradient(Bags::new(&bags.indices, &bags.offsets), &grads).unwrap();
+                let wanted = cpu.forward(bags, Mode::Train).unwrap();
+                let slopes = cpu.weight_gradient(bags, &grads).unwrap();
                 let wanted_moves = mirror.coordinate_gradient(&points, &slopes).unwrap();
                 cpu.backward(&grads).unwrap();
                 near("output", &found, &wanted)?;
@@ -91,18 +90,14 @@ fn recorded_steps_are_the_cpu_s(context: &Context) {
 #[gpu_test]
 fn bad_points_and_buffers_are_refused(context: &Context) {
     let config = Config::new(2).with_levels(3).with_most_rows(1 << 8);
-    refuses!(Grid::new(context, config.clone().with_dims(1)), Error::Grid { what: "dims", .. });
-    let grid = Grid::new(context, config.clone()).unwrap();
-    refuses!(grid.bags(1 << 28), Error::TooLarge { what: "batch", .. });
-    let bags = grid.bags(4).unwrap();
+    refuses!(Grid::new(context, config.clone().with_dims(1), 4), Error::Grid { what: "dims", .. });
+    refuses!(Grid::new(context, config.clone(), 1 << 28), Error::TooLarge { what: "batch", .. });
+    let grid = Grid::new(context, config.clone(), 4).unwrap();
     let mut encoder = caller::encoder(context);
     let points = storage(context, &[0.5f32, 0.5, f32::NAN, 0.5, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6]);
-    let refused = grid.encode(&mut encoder, points.slice(..12), &bags);
-    refuses!(refused, Error::Length { what: "coordinates", wanted: 4, found: 3 });
-    refuses!(grid.encode(&mut encoder, points.slice(..), &bags), Error::Length { what: "points", wanted: 4, found: 5 });
-    refuses!(bags.batch(5).map(drop), Error::Length { what: "points", wanted: 4, found: 5 });
-    let other = Grid::new(context, config.clone().with_levels(2)).unwrap();
-    refuses!(other.encode(&mut encoder, points.slice(..16), &bags), Error::Grid { what: "bags", .. });
+    let mut refused = |bytes| grid.encode(&mut encoder, points.slice(..bytes)).map(drop);
+    refuses!(refused(12), Error::Length { what: "coordinates", wanted: 4, found: 3 });
+    refuses!(refused(40), Error::Length { what: "points", wanted: 4, found: 5 });
     let (slopes, moves) = (storage(context, &[0f32; 23]), storage(context, &[7f32; 4]));
     let mut gradient = |weights: &wgpu::Buffer, to: &wgpu::Buffer| {
         let points = points.slice(..16);
@@ -116,11 +111,9 @@ fn bad_points_and_buffers_are_refused(context: &Context) {
     let mut group = Group::new(context, config.group().unwrap().with_cache_rows(8)).unwrap();
     let before = group.snapshot().unwrap();
     let [outputs, grads] = [0.0f32, 1.0].map(|value| storage(context, &[value; 2 * 3 * 2]));
-    let room = grid.bags(2).unwrap();
-    grid.encode(&mut encoder, points.slice(..16), &room).unwrap();
-    group.encode_forward(&mut encoder, &room.batch(2).unwrap(), outputs.slice(..), Mode::Train).unwrap();
+    let batch = grid.encode(&mut encoder, points.slice(..16)).unwrap();
+    group.encode_forward(&mut encoder, &batch, outputs.slice(..), Mode::Train).unwrap();
     let slopes = storage(context, &[7f32; 2 * 3 * 4]);
-    let batch = room.batch(2).unwrap();
     group.encode_weight_gradient(&mut encoder, &batch, grads.slice(..), slopes.slice(..)).unwrap();
     group.encode_backward(&mut encoder, grads.slice(..)).unwrap();
     assert_eq!(read(context, encoder, &slopes), [0.0; 2 * 3 * 4], "a skipped step has no gradients");
@@ -135,7 +128,8 @@ fn bad_points_and_buffers_are_refused(context: &Context) {
 #[gpu_test]
 fn bad_points_that_are_not_refused_are_left_out(context: &Context) {
     let config = Config::new(2).with_levels(3).with_most_rows(1 << 8);
-    let grid = Grid::new(context, config.clone()).unwrap();
+    let grid = Grid::new(context, config.clone(), 4).unwrap();
+    let mut host = CpuGrid::new(config.clone()).unwrap();
     let good = [[0.5f32, 0.5], [0.1, 0.2]];
     let points = [good[0], [f32::NAN, 0.5], good[1], [0.3, f32::INFINITY]];
     let floats = 2 * 3;
@@ -144,8 +138,8 @@ fn bad_points_that_are_not_refused_are_left_out(context: &Context) {
         let rows = rows.with_optimizer(Optimizer::sgd(0.1));
         let mut group = Group::new(context, rows.clone()).unwrap();
         let mut cpu = CpuGroup::new(rows).unwrap();
-        let bags = CpuGrid::new(config.clone()).unwrap().bags(good.as_flattened()).unwrap();
-        let wanted = cpu.forward((&bags).into(), Mode::Train).unwrap();
+        let bags = host.bags(good.as_flattened()).unwrap();
+        let wanted = cpu.forward(bags, Mode::Train).unwrap();
         cpu.backward(&vec![1.0; 2 * floats]).unwrap();
 
         // A gradient that is not finite, at a point that is not finite, stays outside as well.
@@ -153,10 +147,9 @@ fn bad_points_that_are_not_refused_are_left_out(context: &Context) {
             let coordinates = storage(context, points.as_flattened());
             let grads: Vec<f32> = (0..4 * floats).map(|i| if i / 2 % 2 == 1 { bad } else { 1.0 }).collect();
             let [grads, outputs] = [grads, vec![7.0; 4 * floats]].map(|values| storage(context, &values));
-            let room = grid.bags(4).unwrap();
             let mut encoder = caller::encoder(context);
-            grid.encode(&mut encoder, coordinates.slice(..), &room).unwrap();
-            group.encode_forward(&mut encoder, &room.batch(4).unwrap(), outputs.slice(..), Mode::Train).unwrap();
+            let batch = grid.encode(&mut encoder, coordinates.slice(..)).unwrap();
+            group.encode_forward(&mut encoder, &batch, outputs.slice(..), Mode::Train).unwrap();
             group.encode_backward(&mut encoder, grads.slice(..)).unwrap();
             // [levels, points, features]: the second and the fourth point of a level are the bad ones.
             let found = read(context, encoder, &outputs);
@@ -172,7 +165,7 @@ fn bad_points_that_are_not_refused_are_left_out(context: &Context) {
         let found = group.read_rows(&rows).unwrap();
         assert!(found.iter().all(|weight| weight.is_finite()));
         // The second step has moved the good points' rows once more.
-        let again = cpu.forward((&bags).into(), Mode::Train).unwrap();
+        let again = cpu.forward(bags, Mode::Train).unwrap();
         assert!(near("output", &again, &wanted).is_err(), "a step moves rows");
         cpu.backward(&vec![1.0; 2 * floats]).unwrap();
         near("row", &found, &cpu.read_rows(&rows).unwrap()).unwrap();
@@ -183,28 +176,28 @@ fn bad_points_that_are_not_refused_are_left_out(context: &Context) {
 #[gpu_test]
 fn bad_points_that_are_clamped_touch_the_last_row(context: &Context) {
     let config = Config::new(2).with_levels(2).with_coarsest(4).with_most_rows(1 << 8);
-    let (grid, host) = (Grid::new(context, config.clone()).unwrap(), CpuGrid::new(config.clone()).unwrap());
+    let grid = Grid::new(context, config.clone(), 1).unwrap();
+    let mut host = CpuGrid::new(config.clone()).unwrap();
     let rows = config.group().unwrap().with_init(Init::Constant(0.5)).with_cache_rows(8);
     let rows = rows.with_out_of_range(OutOfRange::Clamp).with_optimizer(Optimizer::adam(0.1));
     let (mut group, mut cpu) = (Group::new(context, rows.clone()).unwrap(), CpuGroup::new(rows).unwrap());
     let last: u32 = config.tables().unwrap().iter().sum::<u32>() - 1;
-    let room = grid.bags(1).unwrap();
     let mut weights = vec![0.5];
     // The corner of the last row gets moments; then a point that is not a number comes, with gradients 1 and then NaN.
     for (point, grad) in [([1.0f32, 1.0], 1.0f32), ([f32::NAN, 1.0], 1.0), ([f32::NAN, 1.0], f32::NAN)] {
         let bags = host.bags(&[1.0, 1.0]).unwrap();
-        let (mut indices, mut shares) = (bags.indices.clone(), bags.weights.clone());
+        let (mut indices, mut shares) = (bags.indices.to_vec(), bags.weights.unwrap().to_vec());
         if point[0].is_nan() {
             indices.fill(u32::MAX);
             shares.fill(0.0);
         }
-        let outputs = cpu.forward(Bags::new(&indices, &bags.offsets).with_weights(Some(&shares)), Mode::Train).unwrap();
+        let outputs = cpu.forward(Bags::new(&indices, bags.offsets).with_weights(Some(&shares)), Mode::Train).unwrap();
         cpu.backward(&vec![grad; outputs.len()]).unwrap();
         let (coordinates, grads) = (storage(context, &point), storage(context, &vec![grad; outputs.len()]));
         let found = storage(context, &outputs);
         let mut encoder = caller::encoder(context);
-        grid.encode(&mut encoder, coordinates.slice(..), &room).unwrap();
-        group.encode_forward(&mut encoder, &room.batch(1).unwrap(), found.slice(..), Mode::Train).unwrap();
+        let batch = grid.encode(&mut encoder, coordinates.slice(..)).unwrap();
+        group.encode_forward(&mut encoder, &batch, found.slice(..), Mode::Train).unwrap();
         group.encode_backward(&mut encoder, grads.slice(..)).unwrap();
         near("output", &read(context, encoder, &found), &outputs).unwrap();
         let [ours, theirs] = [group.read_rows(&[last]).unwrap(), cpu.read_rows(&[last]).unwrap()];
@@ -244,8 +237,8 @@ fn shown(context: &Context, reader: &mut RowReader, config: &Config, points: &[f
 
 /// What a frozen forward gives for these points, `[points, levels, features]`.
 fn looked_up(table: &mut dyn Lookup, config: &Config, points: &[f32]) -> Vec<f32> {
-    let bags = CpuGrid::new(config.clone()).unwrap().bags(points).unwrap();
-    let outputs = table.forward((&bags).into(), Mode::Frozen).unwrap();
+    let mut grid = CpuGrid::new(config.clone()).unwrap();
+    let outputs = table.forward(grid.bags(points).unwrap(), Mode::Frozen).unwrap();
     let (n, f) = (points.len() / config.dims as usize, config.features as usize);
     let of =
         |point| (0..config.levels as usize).flat_map(move |level| (0..f).map(move |k| (level * n + point) * f + k));

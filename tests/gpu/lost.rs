@@ -7,8 +7,8 @@ use std::{
 };
 
 use hotrow::{
-    Bags, Context, Error, FileStore, Group, GroupConfig, Init, LookupKind, Mode, Optimizer, Placement, Precision,
-    SharedGroup, SharedStore, Store, checkpoint, internals::context_to_lose, prelude::*, robe, state::Part,
+    Bags, Context, Error, FileStore, Group, GroupConfig, Init, Mode, Optimizer, Placement, Precision, SharedGroup,
+    SharedStore, Store, checkpoint, internals::context_to_lose, prelude::*, robe, state::Part,
 };
 use hotrow_harness::{
     device::{own, with_gpu},
@@ -91,8 +91,8 @@ impl Place<'_> {
     fn train(&self, table: &mut dyn Lookup, steps: Range<u32>) -> Result<(), Error> {
         for step in steps {
             let (indices, offsets) = batch(step);
-            let outputs = match table.kind() {
-                LookupKind::Rows(group) if step % 2 == 1 => {
+            let outputs = match table.as_embedding() {
+                Some(group) if step % 2 == 1 => {
                     group.prefetch(Bags::new(&indices, &offsets))?;
                     group.forward_prefetched()?
                 }
@@ -131,7 +131,7 @@ impl Place<'_> {
     }
 
     fn flush(&self, table: &mut dyn Lookup) -> Result<(), Error> {
-        if let LookupKind::Rows(group) = table.kind() {
+        if let Some(group) = table.as_embedding() {
             group.flush()?;
         }
         self.note();
@@ -190,12 +190,12 @@ fn every_call(table: &mut dyn Lookup, saved: &Path, whole: &State) {
     is_lost("snapshot", state(table));
     // The file of an array is read first.
     let mut loads = saved.exists();
-    match (table.kind(), whole) {
-        (LookupKind::Shared(array), State::Array(whole)) => {
-            is_lost("weight_gradient", array.weight_gradient(Bags::new(&indices, &offsets), &grads));
-            is_lost("restore", array.restore(whole));
+    match (table.as_embedding(), whole) {
+        (None, State::Array(whole)) => {
+            is_lost("weight_gradient", table.weight_gradient(Bags::new(&indices, &offsets), &grads));
+            is_lost("restore", table.as_shared_array().unwrap().restore(whole));
         }
-        (LookupKind::Rows(group), _) => {
+        (Some(group), _) => {
             let mut counters = vec![0; Part::Counters.words(group.config(), group.layout()) as usize];
             is_lost("prefetch", group.prefetch(Bags::new(&indices, &offsets)));
             is_lost("forward_prefetched", group.forward_prefetched());

@@ -1,9 +1,8 @@
 //! Low precision on a device: the need for stochastic rounding (Zhang 2018, section 2.1), FP16 gradients, and FP16 outputs.
 
 use hotrow::{
-    Bags, Batch, Calls, Context, CpuGroup, CpuSharedGroup, Error, GradBuffer, GradSlice, Group, GroupConfig, Init,
-    Lookup, MemoryReport, Mode, Optimizer, OutputBuffer, OutputSlice, Placement, Pooling, Precision, ScalerState,
-    SharedGroup, robe,
+    Bags, Batch, Calls, Context, CpuGroup, CpuSharedGroup, Error, FloatBuffer, GradSlice, Group, GroupConfig, Init,
+    Lookup, MemoryReport, Mode, Optimizer, OutputSlice, Placement, Pooling, Precision, ScalerState, SharedGroup, robe,
 };
 use hotrow::{prelude::*, wgpu};
 
@@ -64,7 +63,7 @@ fn halves_are_summed_as_the_floats_that_they_stand_for(context: &Context) {
     let mut padded = HALVES.to_vec();
     padded.resize(16, 0x7e00);
     let grads = storage(context, &padded);
-    submit(context, |encoder| encoded.encode_backward(encoder, GradBuffer::F16(grads.slice(..))).unwrap());
+    submit(context, |encoder| encoded.encode_backward(encoder, FloatBuffer::F16(grads.slice(..))).unwrap());
     let found: Vec<u32> = encoded.read_rows(&[3, 7, 9, 4]).unwrap().iter().map(|x| x.to_bits()).collect();
     assert_eq!(found, rows_after(&mut group(), None));
 }
@@ -263,20 +262,20 @@ pub(crate) fn recorded_outputs_in_halves() {
         let mut array = SharedGroup::new(context, array).unwrap();
 
         let (mut encoder, mut second) = (new(), new());
-        group.encode_forward(&mut encoder, &batch, OutputBuffer::F16(theirs), Mode::Frozen).unwrap();
+        group.encode_forward(&mut encoder, &batch, FloatBuffer::F16(theirs), Mode::Frozen).unwrap();
         submit(encoder);
         right(&wanted);
-        array.encode_forward(&mut second, &batch, OutputBuffer::F16(theirs), Mode::Train).unwrap();
+        array.encode_forward(&mut second, &batch, FloatBuffer::F16(theirs), Mode::Train).unwrap();
         submit(second);
         right(&wanted_array);
 
         // Prefetched. After a refused buffer the batch goes on waiting.
         let mut encoder = new();
         group.encode_prefetch(&mut encoder, &batch).unwrap();
-        let short = group.encode_forward_prefetched(&mut encoder, OutputBuffer::F16(outputs.slice(256..272)));
+        let short = group.encode_forward_prefetched(&mut encoder, FloatBuffer::F16(outputs.slice(256..272)));
         let wrong = Error::Buffer { what: "outputs", wanted: "20 bytes".into(), found: "16 bytes".into() };
         assert_eq!(short, Err(wrong.clone()));
-        group.encode_forward_prefetched(&mut encoder, OutputBuffer::F16(theirs)).unwrap();
+        group.encode_forward_prefetched(&mut encoder, FloatBuffer::F16(theirs)).unwrap();
         submit(encoder);
         right(&wanted);
 
@@ -285,9 +284,9 @@ pub(crate) fn recorded_outputs_in_halves() {
         padded.resize(16, 0x7e00); // NaN behind the gradients is not read
         let (grads, slopes) = (buffer(bytemuck::cast_slice(&padded)), buffer(&[7; 6]));
         let mut encoder = new();
-        let half = GradBuffer::F16(grads.slice(..));
+        let half = FloatBuffer::F16(grads.slice(..));
         group.encode_weight_gradient(&mut encoder, &batch, half, slopes.slice(..)).unwrap();
-        let short = GradBuffer::F16(grads.slice(..16));
+        let short = FloatBuffer::F16(grads.slice(..16));
         let refused = group.encode_weight_gradient(&mut encoder, &batch, short, slopes.slice(..));
         refuses!(refused, Error::Buffer { what: "grad_outputs", .. });
         let found = caller::download(context, encoder, &slopes);
@@ -306,7 +305,7 @@ pub(crate) fn recorded_outputs_in_halves() {
         let mut encoder = new();
         let steps = group.counters().unwrap();
         let mut refused =
-            |batch: &Batch<'_>, slice| group.encode_forward(&mut encoder, batch, OutputBuffer::F16(slice), Mode::Train);
+            |batch: &Batch<'_>, slice| group.encode_forward(&mut encoder, batch, FloatBuffer::F16(slice), Mode::Train);
         assert_eq!(refused(&batch, outputs.slice(256..272)), Err(wrong));
         refuses!(refused(&batch, outputs.slice(256..277)), Error::Buffer { what: "outputs", .. });
         refuses!(refused(&batch, outputs.slice(4..28)), Error::Buffer { what: "outputs", .. });
@@ -322,7 +321,7 @@ pub(crate) fn recorded_outputs_in_halves() {
         let mut encoder = new();
         let none = buffer(&[0]);
         let empty = Batch { indices: None, offsets: none.slice(..), weights: None };
-        group.encode_forward(&mut encoder, &empty, OutputBuffer::F16(outputs.slice(256..260)), Mode::Train).unwrap();
+        group.encode_forward(&mut encoder, &empty, FloatBuffer::F16(outputs.slice(256..260)), Mode::Train).unwrap();
         submit(encoder);
         let sums =
             |report: &MemoryReport| report.allocations.iter().filter(|(what, _)| *what == "outputs").copied().collect();

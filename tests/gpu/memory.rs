@@ -115,7 +115,7 @@ fn a_plan_is_right_to_the_byte(context: &Context) {
 /// The list has every buffer: the driver knows of no other. Other tests allocate on the shared device, so this test opens a device of its own.
 #[gpu_test]
 fn the_driver_knows_the_same_buffers(_: &Context) {
-    let context = adapter::open_best(adapter::Wanted::Any).unwrap();
+    let context = adapter::open_best().unwrap();
     let config = GroupConfig::new(&[3000, 500], 9).with_policy(Policy::Lfu).with_cache_rows(320);
     let mut group = Group::new(&context, config.with_optimizer(Optimizer::adagrad(0.1))).unwrap();
     let buffer = |words: &[u32]| storage(&context, words);

@@ -4,8 +4,8 @@
 use std::{fmt::Debug, path::Path};
 
 use hotrow::{
-    Bags, Batch, Context, Error, GradBuffer, GradSlice, Group, GroupConfig, Init, LossScale, Mode, Optimizer,
-    OutputBuffer, Placement, Precision, Scaler, SharedGroup, checkpoint, prelude::*, robe, state::Part, wgpu,
+    Bags, Batch, Context, Error, FloatBuffer, GradSlice, Group, GroupConfig, Init, LossScale, Mode, Optimizer,
+    Placement, Precision, Scaler, SharedGroup, checkpoint, prelude::*, robe, state::Part, wgpu,
 };
 use hotrow_harness::{gpu_test, seeds};
 use rand::{RngExt as _, SeedableRng as _};
@@ -49,7 +49,7 @@ trait Subject: Lookup {
     fn shown(&mut self) -> String;
     /// Encodes a forward.
     fn forward_in(&mut self, encoder: &mut wgpu::CommandEncoder, io: &Io);
-    fn backward_in(&mut self, encoder: &mut wgpu::CommandEncoder, grads: GradBuffer<'_>) -> Result<(), Error>;
+    fn backward_in(&mut self, encoder: &mut wgpu::CommandEncoder, grads: FloatBuffer<'_>) -> Result<(), Error>;
     /// The error of an earlier step, once the device has done all.
     fn error(&mut self) -> Result<(), Error>;
 
@@ -78,7 +78,7 @@ macro_rules! subject {
                 let $of = self;
                 $forward
             }
-            fn backward_in(&mut self, encoder: &mut wgpu::CommandEncoder, grads: GradBuffer<'_>) -> Result<(), Error> {
+            fn backward_in(&mut self, encoder: &mut wgpu::CommandEncoder, grads: FloatBuffer<'_>) -> Result<(), Error> {
                 self.encode_backward(encoder, grads)
             }
             fn error(&mut self) -> Result<(), Error> {
@@ -182,7 +182,7 @@ fn cell<G: Subject>(
 ) -> &'static str {
     let (io, (name, call), mut to) = (Io::new(context), call, encoder(context));
     found.forward_in(&mut to, &io);
-    found.backward_in(&mut to, GradBuffer::F32(io.outputs())).unwrap();
+    found.backward_in(&mut to, FloatBuffer::F32(io.outputs())).unwrap();
     let mut waiting = Some(to);
     match moment {
         0 => {}
@@ -257,7 +257,7 @@ fn moves_nothing<G: Subject>(context: &Context, make: impl Fn() -> G) {
     let order = |found: Result<(), Error>| refuses!(found, Error::Order { call: "backward", .. });
     for late in [false, true] {
         // The words of the outputs are sensible halves, too.
-        for grads in [GradBuffer::F32(io.outputs()), GradBuffer::F16(io.outputs())] {
+        for grads in [FloatBuffer::F32(io.outputs()), FloatBuffer::F16(io.outputs())] {
             let before = group.shown();
             let [mut first, mut second] = [(); 2].map(|()| encoder(context));
             group.forward_in(&mut first, &io);
@@ -281,11 +281,11 @@ fn moves_nothing<G: Subject>(context: &Context, make: impl Fn() -> G) {
     order(group.backward(&[1.0; 4 * DIM]));
     drop(to);
     order(group.backward(&[1.0; 4 * DIM]));
-    order(group.backward_in(&mut encoder(context), GradBuffer::F32(io.outputs())));
+    order(group.backward_in(&mut encoder(context), FloatBuffer::F32(io.outputs())));
     assert!(!group.pending() && group.shown() == plain.shown());
     submit(context, |to| {
         group.forward_in(to, &io);
-        group.backward_in(to, GradBuffer::F32(io.outputs())).unwrap();
+        group.backward_in(to, FloatBuffer::F32(io.outputs())).unwrap();
     });
     assert!(group.shown() != plain.shown(), "the comparison can fail");
     plain.step();
@@ -314,15 +314,15 @@ fn gradients_without_their_forward_are_none(context: &Context) {
     Subject::step(&mut shared);
     let before = [group.shown(), shared.shown()];
     let mut lost = encoder(context);
-    group.encode_forward(&mut lost, &io.batch(), OutputBuffer::F16(io.outputs()), Mode::Train).unwrap();
+    group.encode_forward(&mut lost, &io.batch(), FloatBuffer::F16(io.outputs()), Mode::Train).unwrap();
     shared.forward_in(&mut lost, &io);
     submit(context, |to| {
         group.encode_weight_gradient(to, &io.batch(), grads.slice(..), found.slice(..)).unwrap();
         shared.encode_gradient(to, grads.slice(..), sums.slice(..)).unwrap();
         shared.encode_step(to, given.slice(..), None).unwrap();
-        scaler.encode_inspect(to, GradBuffer::F32(grads.slice(..)), 32).unwrap();
+        scaler.encode_inspect(to, FloatBuffer::F32(grads.slice(..)), 32).unwrap();
         scaler.encode_decide(to).unwrap();
-        group.encode_backward_scaled(to, GradBuffer::F32(grads.slice(..)), &scaler).unwrap();
+        group.encode_backward_scaled(to, FloatBuffer::F32(grads.slice(..)), &scaler).unwrap();
     });
     drop(lost);
     refuses!(group.error(), Error::Order { call: "weight_gradient", .. });
@@ -332,12 +332,12 @@ fn gradients_without_their_forward_are_none(context: &Context) {
     assert_eq!(download(context, encoder(context), &found), [0; 8]);
     assert_eq!(download(context, encoder(context), &sums), [0x8000_0000; 512], "no chunk covers a weight");
     assert!([group.shown(), shared.shown()] == before);
-    scaler.encode_inspect(&mut encoder(context), GradBuffer::F32(grads.slice(..)), 32).unwrap();
+    scaler.encode_inspect(&mut encoder(context), FloatBuffer::F32(grads.slice(..)), 32).unwrap();
     scaler.encode_decide(&mut encoder(context)).unwrap();
     let mut to = encoder(context);
     shared.forward_in(&mut to, &io);
     group.forward_in(&mut to, &io);
-    let late = group.encode_backward_scaled(&mut to, GradBuffer::F32(grads.slice(..)), &scaler);
+    let late = group.encode_backward_scaled(&mut to, FloatBuffer::F32(grads.slice(..)), &scaler);
     refuses!(late, Error::Order { call: "encode_backward_scaled", .. }, "its decision was dropped");
     refuses!(group.weight_gradient(Bags::new(&INDICES, &OFFSETS), &[1.0; 4 * DIM]), Error::Order { .. });
     refuses!(shared.gradient(GradSlice::F32(&[1.0; 4 * DIM])), Error::Order { .. });

@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use hotrow::internals::Pieces as _;
 use hotrow::{
-    Context, Counters, FileStore, Group, Placement, Policy, RamStore, SharedStore,
-    internals::Layout,
+    Context, Counters, FileStore, Group, Placement, Policy, SharedStore,
     internals::layout::{Field, WAYS, way_at},
+    internals::{Layout, RamStore},
     prelude::*,
 };
 

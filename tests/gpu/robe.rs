@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use hotrow::internals::Pieces as _;
 use hotrow::{
-    Batch, Calls, Context, CpuSharedGroup, Error, GradBuffer, GradSlice, Init, LossScale, MemoryReport, Mode,
+    Batch, Calls, Context, CpuSharedGroup, Error, FloatBuffer, GradSlice, Init, LossScale, MemoryReport, Mode,
     Optimizer, Precision, Scaler, SharedGroup, StatePrecision,
     internals::RankBody,
     prelude::*,
@@ -291,12 +291,12 @@ fn a_refused_forward_and_an_overflow_take_no_step(context: &Context) {
             let mut scaler = Scaler::new(context, LossScale::Static { scale: 2.0 }).unwrap();
             let mut encoder = caller::encoder(context);
             group.encode_forward(&mut encoder, &batch, outputs.slice(..), Mode::Train).unwrap();
-            scaler.encode_inspect(&mut encoder, GradBuffer::F32(inspected.slice(..)), 1).unwrap();
+            scaler.encode_inspect(&mut encoder, FloatBuffer::F32(inspected.slice(..)), 1).unwrap();
             scaler.encode_decide(&mut encoder).unwrap();
             if by_step {
                 group.encode_step(&mut encoder, ones.slice(..), Some(&scaler)).unwrap();
             } else {
-                let grads = GradBuffer::F32(ones.slice(..16));
+                let grads = FloatBuffer::F32(ones.slice(..16));
                 group.encode_backward_scaled(&mut encoder, grads, &scaler).unwrap();
             }
             refuses!(group.encode_step(&mut encoder, ones.slice(..), None), Error::Order { call: "step", .. });

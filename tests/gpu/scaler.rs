@@ -1,7 +1,7 @@
 //! Loss scaling on a device: the scaler's state against the CPU's, bit for bit, and whole runs with a scaled loss.
 
 use hotrow::{
-    Bags, Batch, Context, CpuScaler, Error, GradBuffer, GradSlice, Group, GroupConfig, LossScale, Mode, Placement,
+    Bags, Batch, Context, CpuScaler, Error, FloatBuffer, GradSlice, Group, GroupConfig, LossScale, Mode, Placement,
     Scaler, ScalerState, prelude::*, wgpu,
 };
 use rand::{RngExt as _, SeedableRng as _};
@@ -89,8 +89,8 @@ fn the_state_is_the_cpus() {
                             buffer(context, bytemuck::cast_slice(&halves), 16),
                             buffer(context, bytemuck::cast_slice(&floats), 4),
                         );
-                        theirs.encode_inspect(&mut encoder, GradBuffer::F16(first.slice(..)), n as u64).unwrap();
-                        theirs.encode_inspect(&mut encoder, GradBuffer::F32(second.slice(..)), n as u64).unwrap();
+                        theirs.encode_inspect(&mut encoder, FloatBuffer::F16(first.slice(..)), n as u64).unwrap();
+                        theirs.encode_inspect(&mut encoder, FloatBuffer::F32(second.slice(..)), n as u64).unwrap();
                         theirs.encode_decide(&mut encoder).unwrap();
                         ours.inspect(GradSlice::F16(bytemuck::cast_slice(&halves)));
                         ours.inspect(GradSlice::F32(&floats));
@@ -154,9 +154,9 @@ fn a_step_in_one_encoder() {
             let batch = Batch { indices: Some(index.slice(..)), offsets: offset.slice(..), weights: None };
             theirs.encode_forward(&mut encoder, &batch, outputs.slice(..), Mode::Train).unwrap();
             loss.dispatch(&mut encoder, &[scaler.buffer(), &outputs, &grads], None, 5);
-            scaler.encode_inspect(&mut encoder, GradBuffer::F32(grads.slice(..)), 300).unwrap();
+            scaler.encode_inspect(&mut encoder, FloatBuffer::F32(grads.slice(..)), 300).unwrap();
             scaler.encode_decide(&mut encoder).unwrap();
-            theirs.encode_backward_scaled(&mut encoder, GradBuffer::F32(grads.slice(..)), &scaler).unwrap();
+            theirs.encode_backward_scaled(&mut encoder, FloatBuffer::F32(grads.slice(..)), &scaler).unwrap();
         }
         context.queue().submit([encoder.finish()]);
         for _ in 0..3 {
@@ -181,14 +181,14 @@ fn what_cannot_be_is_named(context: &Context) {
     refuses!(scaler.encode_decide(&mut encoder), Error::Order { call: "decide", .. });
     let grads = buffer(context, &[0; 32], 4);
     let late = |group: &mut Group, encoder: &mut wgpu::CommandEncoder, scaler: &Scaler| {
-        group.encode_backward_scaled(encoder, GradBuffer::F16(grads.slice(..)), scaler)
+        group.encode_backward_scaled(encoder, FloatBuffer::F16(grads.slice(..)), scaler)
     };
     refuses!(late(&mut group, &mut encoder, &scaler), Error::Order { .. });
-    let refused = scaler.encode_inspect(&mut encoder, GradBuffer::F32(grads.slice(..)), 9);
+    let refused = scaler.encode_inspect(&mut encoder, FloatBuffer::F32(grads.slice(..)), 9);
     refuses!(refused, Error::Buffer { what: "gradients", .. });
-    let odd = scaler.encode_inspect(&mut encoder, GradBuffer::F16(grads.slice(..24)), 12);
+    let odd = scaler.encode_inspect(&mut encoder, FloatBuffer::F16(grads.slice(..24)), 12);
     assert!(matches!(&odd, Err(Error::Buffer { wanted, .. }) if wanted == "32 bytes"), "{odd:?}");
-    scaler.encode_inspect(&mut encoder, GradBuffer::F16(grads.slice(..)), 9).unwrap();
+    scaler.encode_inspect(&mut encoder, FloatBuffer::F16(grads.slice(..)), 9).unwrap();
     refuses!(late(&mut group, &mut encoder, &scaler), Error::Order { .. }, "inspected, not decided");
     scaler.encode_decide(&mut encoder).unwrap();
     assert!(

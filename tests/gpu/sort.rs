@@ -1,7 +1,7 @@
 //! The sort and the dedup as a program outside the crate uses them: with its own encoder and its own buffers.
 
 use hotrow::{
-    Context, Count, Error, Sorter, adapter,
+    Context, Error, Sorter, adapter,
     internals::layout::NONE,
     wgpu::{self, BufferUsages, util::DeviceExt as _},
 };
@@ -49,20 +49,20 @@ fn pairs_of_any_number_and_key_width(context: &Context) {
         let mut source = rng(n);
         let n = n as usize;
         let mut words = || (0..10_000).map(|_| source.random()).collect::<Vec<u32>>();
-        let (keys, values) = (words(), words());
+        let (words_of_keys, values) = (words(), words());
         // Slices of buffers, and a number of keys below the slices' length.
         let skip = context.caps().offset_alignment as usize / 4;
-        let n = n.min(keys.len() - skip);
+        let n = n.min(values.len() - skip);
         let count = upload(context, &[9, n as u32], BufferUsages::COPY_SRC);
-        let key_buffer = upload(context, &keys, BufferUsages::STORAGE);
+        let key_buffer = upload(context, &words_of_keys, BufferUsages::STORAGE);
         let value_buffer = upload(context, &values, BufferUsages::STORAGE);
         let (key_slice, value_slice) = (key_buffer.slice(4 * skip as u64..), value_buffer.slice(4 * skip as u64..));
-        for counted in [Count::Host(n as u32), Count::Device(count.slice(4..))] {
+        for (keys, counted) in [(key_slice.slice(..4 * n as u64), None), (key_slice, Some(count.slice(4..)))] {
             let mut encoder = caller::encoder(context);
             let [keys_to, values_to] =
-                sorter.encode_sort(&mut encoder, key_slice, Some(value_slice), counted, key_bits).unwrap();
+                sorter.encode_sort(&mut encoder, keys, Some(value_slice), counted, key_bits).unwrap();
             let [found_keys, found_values] = read(context, encoder, [(keys_to, n), (values_to, n)]);
-            let wanted = sorted(&keys[skip..skip + n], &values[skip..skip + n], key_bits.min(32));
+            let wanted = sorted(&words_of_keys[skip..skip + n], &values[skip..skip + n], key_bits.min(32));
             assert!((found_keys, found_values) == wanted, "{n} keys of {key_bits} bits, {counted:?}");
         }
     }
@@ -78,9 +78,9 @@ fn dedups_one_after_the_other(context: &Context) {
         let buffer = upload(context, &keys, BufferUsages::STORAGE);
         let count = upload(context, &[n as u32], BufferUsages::COPY_SRC);
         let wanted = expected(&keys, n);
-        for counted in [Count::Host(n as u32), Count::Device(count.slice(..))] {
+        for (slice, counted) in [(buffer.slice(..4 * n as u64), None), (buffer.slice(..), Some(count.slice(..)))] {
             let mut encoder = caller::encoder(context);
-            let found = sorter.encode_dedup(&mut encoder, buffer.slice(..), None, counted, 10).unwrap();
+            let found = sorter.encode_dedup(&mut encoder, slice, None, counted, 10).unwrap();
             let (distinct, valid) = (wanted.starts.len(), wanted.segment.len());
             let arrays = [
                 (found.keys, n),
@@ -106,8 +106,7 @@ fn a_count_beyond_the_keys(context: &Context) {
         let count = upload(context, &[u32::MAX], BufferUsages::COPY_SRC);
         let sorter = Sorter::new(context, n + 10).unwrap();
         let mut encoder = caller::encoder(context);
-        let found =
-            sorter.encode_dedup(&mut encoder, buffer.slice(..), None, Count::Device(count.slice(..)), 32).unwrap();
+        let found = sorter.encode_dedup(&mut encoder, buffer.slice(..), None, Some(count.slice(..)), 32).unwrap();
         let [keys, counts] = read(context, encoder, [(found.keys, n as usize), (found.counts, 2)]);
         assert_eq!(keys, (0..n).collect::<Vec<_>>());
         assert_eq!(counts, [n, n]);
@@ -120,7 +119,7 @@ fn buffers_that_cannot_be(context: &Context) {
     let keys = upload(context, &[0; 200], BufferUsages::STORAGE);
     let plain = upload(context, &[0; 200], BufferUsages::COPY_DST);
     let mut encoder = caller::encoder(context);
-    let mut told = |keys: wgpu::BufferSlice<'_>, values: Option<wgpu::BufferSlice<'_>>, n: Count<'_>| {
+    let mut told = |keys: wgpu::BufferSlice<'_>, values: Option<wgpu::BufferSlice<'_>>, n: Option<_>| {
         let dedup = sorter.encode_dedup(&mut encoder, keys, values, n, 32).map(drop);
         let sort = sorter.encode_sort(&mut encoder, keys, values, n, 32).map(drop);
         assert_eq!(sort, dedup);
@@ -129,27 +128,21 @@ fn buffers_that_cannot_be(context: &Context) {
             other => panic!("{other:?}"),
         }
     };
-    let host = Count::Host(100);
-    assert_eq!(told(plain.slice(..), None, host), "keys: usage STORAGE");
-    assert_eq!(told(keys.slice(..), Some(plain.slice(..)), host), "values: usage STORAGE");
-    assert_eq!(told(keys.slice(..), None, Count::Host(101)), "keys: at most 100 keys, for which the sorter was made");
-    assert_eq!(told(keys.slice(..396), None, host), "keys: 400 bytes");
-    assert_eq!(told(keys.slice(..), Some(keys.slice(..396)), host), "values: 400 bytes");
-    assert!(told(keys.slice(4..), None, host).starts_with("keys: an offset that is a multiple of"));
-    assert_eq!(told(keys.slice(..399), None, Count::Host(9)), "keys: a whole number of 4-byte entries");
-    let count = Count::Device(plain.slice(..));
-    assert_eq!(told(keys.slice(..400), None, count), "count: usage COPY_SRC");
+    assert_eq!(told(plain.slice(..400), None, None), "keys: usage STORAGE");
+    assert_eq!(told(keys.slice(..400), Some(plain.slice(..)), None), "values: usage STORAGE");
+    assert_eq!(told(keys.slice(..404), None, None), "keys: at most 100 keys, for which the sorter was made");
+    assert_eq!(told(keys.slice(..400), Some(keys.slice(..396)), None), "values: 400 bytes");
+    assert!(told(keys.slice(4..404), None, None).starts_with("keys: an offset that is a multiple of"));
+    assert_eq!(told(keys.slice(..399), None, None), "keys: a whole number of 4-byte entries");
+    assert_eq!(told(keys.slice(..400), None, Some(plain.slice(..))), "count: usage COPY_SRC");
     let source = upload(context, &[3; 4], BufferUsages::COPY_SRC);
-    assert_eq!(told(keys.slice(..400), None, Count::Device(source.slice(..3))), "count: 4 bytes");
-    assert_eq!(
-        told(keys.slice(..400), None, Count::Device(source.slice(2..8))),
-        "count: an offset that is a multiple of 4"
-    );
-    assert!(told(keys.slice(..404), None, Count::Device(source.slice(..))).starts_with("keys: at most 100 keys"));
+    assert_eq!(told(keys.slice(..400), None, Some(source.slice(..3))), "count: 4 bytes");
+    assert_eq!(told(keys.slice(..400), None, Some(source.slice(2..8))), "count: an offset that is a multiple of 4");
+    assert!(told(keys.slice(..404), None, Some(source.slice(..))).starts_with("keys: at most 100 keys"));
     // The right buffers are accepted, but not the sorter's own results.
-    let sorted = sorter.encode_sort(&mut encoder, keys.slice(..400), None, host, 32).unwrap();
+    let sorted = sorter.encode_sort(&mut encoder, keys.slice(..400), None, None, 32).unwrap();
     for which in sorted {
-        let refused = sorter.encode_sort(&mut encoder, which.slice(..400), None, host, 32);
+        let refused = sorter.encode_sort(&mut encoder, which.slice(..400), None, None, 32);
         refuses!(refused, Error::Buffer { what: "keys", .. });
     }
     context.queue().submit([encoder.finish()]);
@@ -170,7 +163,7 @@ fn wrong_results_are_told_apart() {
 /// The test opens its own device, so that the buffers of other tests do not count.
 #[gpu_test]
 fn a_sorter_gives_its_memory_back(_: &Context) {
-    let context = adapter::open_best(adapter::Wanted::Any).unwrap();
+    let context = adapter::open_best().unwrap();
     let held = || {
         context.device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
         let report = context.device().generate_allocator_report()?;
@@ -183,9 +176,8 @@ fn a_sorter_gives_its_memory_back(_: &Context) {
     };
     let keys = upload(&context, &[3; 5000], BufferUsages::STORAGE);
     let sorter = Sorter::new(&context, 5000).unwrap();
-    let count = Count::Host(5000);
     caller::submit(&context, |encoder| {
-        sorter.encode_dedup(encoder, keys.slice(..), None, count, 32).map(drop).unwrap();
+        sorter.encode_dedup(encoder, keys.slice(..), None, None, 32).map(drop).unwrap();
     });
     assert!(held() >= Some(before + 4 * 4 * 5000), "{:?} is what a sorter in use holds", held());
     drop(sorter);

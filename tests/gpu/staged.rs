@@ -7,7 +7,7 @@ use std::{
 
 use hotrow::{
     Bags, Batch, Context, Error, FileStore, Group, GroupConfig, Init, Mode, Optimizer, Placement, Policy, Precision,
-    RamStore, SharedStore, Store as _, Traffic, prelude::*, state::Snapshot,
+    SharedStore, Store as _, Traffic, internals::RamStore, prelude::*, state::Snapshot,
 };
 
 use crate::caller::{self, storage, submit};
@@ -158,7 +158,7 @@ fn what_needs_the_host_cannot_be_recorded_in_one_piece(context: &Context) {
     submit(context, |encoder| group.encode_forward_prefetched(encoder, outputs.slice(..)).unwrap());
     group.flush().unwrap();
     let device = config().with_placement(Placement::Device);
-    let store = SharedStore::new(RamStore::new(group.config()).unwrap());
+    let store = SharedStore::in_ram(group.config()).unwrap();
     refuses!(Group::with_store(context, device, store), Error::Config { field: "placement", .. });
 }
 
@@ -336,7 +336,7 @@ fn stores_of_others_are_refused(context: &Context) {
 #[gpu_test]
 fn a_lost_device_leaves_the_table(_: &Context) {
     // A device of its own: losing the shared one would end the other tests.
-    let context = hotrow::adapter::open_best(hotrow::adapter::Wanted::Any).unwrap();
+    let context = hotrow::adapter::open_best().unwrap();
     let context = Context::with_options(context.device(), context.queue(), &options()).unwrap();
     let mut group = Group::new(&context, config()).unwrap();
     let store = group.store().unwrap().clone();

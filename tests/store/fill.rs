@@ -3,8 +3,8 @@
 use std::{fs, path::Path};
 
 use hotrow::{
-    CpuGroup, Error, F32File, FileStore, GroupConfig, Init, OptimizerKind, Precision, RamStore, SharedStore, Source,
-    Store, prelude::*, store,
+    CpuGroup, Error, FileStore, GroupConfig, Init, OptimizerKind, Precision, SharedStore, Source, Store, f32_file,
+    internals::RamStore, npy_file, prelude::*, store,
 };
 
 use hotrow_harness::{child, data::place};
@@ -79,7 +79,7 @@ fn from_rows_of_any_kind() {
         Ok(())
     };
     let sources: [&dyn Source; 5] =
-        [&values, &values.as_slice(), &function, &F32File::raw(&raw).unwrap(), &F32File::npy(&array).unwrap()];
+        [&values, &values.as_slice(), &function, &f32_file(&raw).unwrap(), &npy_file(&array).unwrap()];
     let rows: Vec<u32> = (0..7123).collect();
     for (k, source) in sources.into_iter().enumerate() {
         let shared = SharedStore::new(filled(&config, Some(source)).unwrap());
@@ -108,12 +108,12 @@ fn of_another_shape() {
     assert_eq!(filled(&config, Some(&short.as_slice())).unwrap_err(), length);
     assert_eq!(CpuGroup::filled(config.clone(), &short).unwrap_err(), length);
     fs::write(&path, [0; 4804]).unwrap();
-    assert_eq!(refused(&F32File::raw(&path).unwrap()), ("4800 bytes".into(), "4804 bytes".into()));
+    assert_eq!(refused(&f32_file(&path).unwrap()), ("4800 bytes".into(), "4804 bytes".into()));
     npy(&path, "<f4", "False", "(12, 100)", &[0; 4800]);
-    assert_eq!(refused(&F32File::npy(&path).unwrap()), ("[100, 12]".into(), "[12, 100]".into()));
+    assert_eq!(refused(&npy_file(&path).unwrap()), ("[100, 12]".into(), "[12, 100]".into()));
     let foreign = |kind, order| {
         npy(&path, kind, order, "(100, 12)", &[0; 4800]);
-        match F32File::npy(&path) {
+        match npy_file(&path) {
             Err(Error::Store { what: "format", found, .. }) => found,
             other => panic!("{other:?}"),
         }
@@ -122,11 +122,11 @@ fn of_another_shape() {
     assert!(foreign(">f4", "False").contains(">f4"));
     assert!(foreign("<f4", "True").contains("Fortran"));
     fs::write(&path, "no array").unwrap();
-    refuses!(F32File::npy(&path), Error::Store { what: "opening", .. });
+    refuses!(npy_file(&path), Error::Store { what: "opening", .. });
     // Dimensions whose product has more than 64 bits, and no shape.
     for shape in ["(4294967296, 4294967296)", "(0, 4294967296, 4294967296)", "(4611686018427387904,)", "(x,)", "7"] {
         npy(&path, "<f4", "False", shape, &[]);
-        refuses!(F32File::npy(&path), Error::Store { what: "opening", .. }, "{shape}");
+        refuses!(npy_file(&path), Error::Store { what: "opening", .. }, "{shape}");
     }
     // Found by the fuzz targets: brackets in brackets, and a header of 4 GiB.
     for header in [
@@ -134,12 +134,12 @@ fn of_another_shape() {
         b"\x93NUMPY\x02\0\xff\xff\xff\xff{'shape': (1,)}",
     ] {
         fs::write(&path, header).unwrap();
-        refuses!(F32File::npy(&path), Error::Store { what: "opening", .. });
+        refuses!(npy_file(&path), Error::Store { what: "opening", .. });
     }
-    refuses!(F32File::raw(folder.path().join("none")), Error::Store { what: "opening", .. });
+    refuses!(f32_file(&folder.path().join("none")), Error::Store { what: "opening", .. });
     // An array with fewer values than its header promises.
     npy(&path, "<f4", "False", "(100, 12)", &[0; 4000]);
-    refuses!(filled(&config, Some(&F32File::npy(&path).unwrap())), Error::Source { .. });
+    refuses!(filled(&config, Some(&npy_file(&path).unwrap())), Error::Source { .. });
 }
 
 /// The error names the first bad row, whichever thread finds a bad row first.

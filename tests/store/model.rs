@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hotrow::{Error, FileStore, GroupConfig, RamStore, Store};
+use hotrow::{Error, FileStore, GroupConfig, Store, internals::RamStore};
 use proptest::prelude::*;
 
 use super::{config, layout};

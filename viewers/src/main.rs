@@ -29,11 +29,7 @@ struct Args {
 fn main() -> eframe::Result {
     let args = Args::parse();
     let mut setup = WgpuSetupCreateNew::without_display_handle();
-    setup.device_descriptor = Arc::new(|adapter| {
-        let hotrow::Requirements { features: required_features, limits: required_limits, .. } =
-            hotrow::requirements(adapter);
-        wgpu::DeviceDescriptor { required_features, required_limits, ..Default::default() }
-    });
+    setup.device_descriptor = Arc::new(hotrow::requirements);
     let mut options = eframe::NativeOptions::default();
     options.wgpu_options.wgpu_setup = WgpuSetup::CreateNew(setup);
     eframe::run_native("hotrow in egui", options, Box::new(move |creation| Ok(Box::new(App::new(creation, &args)?))))

@@ -7,7 +7,7 @@ mod measure;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use hotrow::{Context, Count, Error, Group, GroupConfig, Placement, Sorter, adapter, requirements, wgpu};
+use hotrow::{Context, Error, Group, GroupConfig, Placement, Sorter, adapter, requirements, wgpu};
 use serde_json::json;
 use wasm_bindgen::prelude::*;
 
@@ -32,19 +32,9 @@ impl Page {
     pub async fn open(plain: bool) -> Result<Page, JsError> {
         let found = adapter::adapters_async().await;
         let Some(adapter) = found.first() else {
-            return Err(adapter::open_best_async(adapter::Wanted::Any)
-                .await
-                .err()
-                .map_or_else(|| message("no adapter"), message));
+            return Err(adapter::open_best_async().await.err().map_or_else(|| message("no adapter"), message));
         };
-        let (required_features, required_limits) = match plain {
-            true => (wgpu::Features::empty(), wgpu::Limits::default()),
-            false => {
-                let found = requirements(adapter);
-                (found.features, found.limits)
-            }
-        };
-        let descriptor = wgpu::DeviceDescriptor { required_features, required_limits, ..Default::default() };
+        let descriptor = if plain { wgpu::DeviceDescriptor::default() } else { requirements(adapter) };
         let (device, queue) = adapter.request_device(&descriptor).await.map_err(message)?;
         let faults = Faults::default();
         let note = |what: String, faults: &Faults| {
@@ -134,7 +124,7 @@ impl Page {
         drop(scope.pop().await);
         let sorter = Sorter::new(&self.context, 16)?;
         let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-        sorter.encode_sort(&mut encoder, keys.slice(..), None, Count::Host(16), 32).map(drop)
+        sorter.encode_sort(&mut encoder, keys.slice(..), None, None, 32).map(drop)
     }
 
     /// The result, unless the device has told of a fault.

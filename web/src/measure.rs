@@ -7,7 +7,7 @@ use futures_intrusive::channel::shared::oneshot_channel;
 #[cfg(not(target_family = "wasm"))]
 use hotrow::Lookup as _;
 use hotrow::{
-    Batch, Context, Count, Error, Group, GroupConfig, Init, Mode, Optimizer, Precision, Resolution, Sorter, Timeline,
+    Batch, Context, Error, Group, GroupConfig, Init, Mode, Optimizer, Precision, Sorter, Timeline,
     wgpu::{self, util::DeviceExt as _},
 };
 use hotrow_report::{
@@ -246,7 +246,7 @@ async fn sort(context: &Context, sizes: &Sizes) -> Result<Vec<Value>, Error> {
     let keys = upload(context, bytemuck::cast_slice(&keys));
     let sorter = Sorter::new(context, sizes.keys)?;
     let taken = seconds(context, sizes.rounds, |encoder, _| {
-        sorter.encode_sort(encoder, keys.slice(..), None, Count::Host(sizes.keys), 32).map(drop)
+        sorter.encode_sort(encoder, keys.slice(..), None, None, 32).map(drop)
     })
     .await?;
     // Keys and values, read and written once in each of four passes.
@@ -353,7 +353,7 @@ async fn step(context: &Context, sizes: &Sizes, precision: Precision, rate: f64)
 async fn kernels(context: &Context, sizes: &Sizes, precision: Precision) -> Result<Vec<Value>, Error> {
     let timeline = Timeline::new(context);
     let timed = context.timed(&timeline);
-    if timeline.resolution() == Resolution::Count {
+    if !timeline.has_stamps() {
         return Ok(vec![json!({ "what": "kernels", "why": "the device has no time stamps (timestamp-query)" })]);
     }
     let mut work = Work::new(&timed, sizes, precision, 0.9).await?;

@@ -1,6 +1,6 @@
 //! Takes the steps of the sweep: on the CPU, on a device, and on a device with a staged table.
 
-use hotrow::{Bags, Counters, CpuGroup, Group, GroupConfig, Mode, Placement, Resolution, prelude::*};
+use hotrow::{Bags, Counters, CpuGroup, Group, GroupConfig, Mode, Placement, prelude::*};
 use hotrow_report::clock::{Clock, Inputs, gradients, timed};
 
 /// Counters and bytes over the bus.
@@ -107,7 +107,7 @@ impl Device<'_> {
     fn advance(&mut self, ahead: bool, next: Option<&[u32]>) -> anyhow::Result<[f64; 2]> {
         let Self { clock, group, inputs } = self;
         let queue = clock.timed.queue();
-        let stamped = clock.timeline.resolution() != Resolution::Count;
+        let stamped = clock.timeline.has_stamps();
         let (decided, before) = timed(|| -> anyhow::Result<_> {
             let mut encoder = clock.encoder();
             if ahead {

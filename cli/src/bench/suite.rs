@@ -133,8 +133,8 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let beside = Beside::read(&args.beside)?;
     args.common.make_folder(options)?;
     let context = match options.backend {
-        Backend::Gpu => adapter::open_best(adapter::Wanted::Any)?,
-        _ => adapter::open_best(adapter::Wanted::Hardware)
+        Backend::Gpu => adapter::open_best()?,
+        _ => adapter::open_hardware()
             .map_err(|error| anyhow::anyhow!("{error}; --backend gpu takes a software driver too"))?,
     };
     let complaints = Complaints::of(&context);

@@ -124,7 +124,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let (policy, rounding) = (args.policy[..1].to_vec(), args.rounding[..1].to_vec());
     let few = Args { hit_rate, policy, rounding, seconds: args.seconds.div_ceil(4), ..args.clone() };
     if context.is_none() && options.backend == Backend::Auto {
-        match adapter::open_best(adapter::Wanted::Any) {
+        match adapter::open_best() {
             Ok(context) => sweeps.push(Sweep::new(&few, options.group_seed(), Some(&context))),
             Err(reason) => output::note(&format!("the WGSL kernels were left out: {reason}")),
         }

@@ -12,7 +12,7 @@ use crate::{
         alloc::{reserved, zeroed},
         pages::smaps,
     },
-    lookup::{Embedding, Lookup, LookupKind, outputs::OutputSlice},
+    lookup::{Embedding, Lookup, outputs::OutputSlice},
     memory::{Calls, MemoryReport},
     scaler::GradSlice,
     source::Source,
@@ -222,8 +222,8 @@ impl Lookup for CpuGroup {
     }
 
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
-    fn kind(&mut self) -> LookupKind<'_> {
-        LookupKind::Rows(self)
+    fn as_embedding(&mut self) -> Option<&mut dyn Embedding> {
+        Some(self)
     }
 }
 

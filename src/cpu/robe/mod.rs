@@ -13,7 +13,7 @@ use crate::{
     },
     error::Error,
     host::alloc::{reserved, zeroed},
-    lookup::{Lookup, LookupKind, SharedArray, outputs::OutputSlice},
+    lookup::{Lookup, SharedArray, outputs::OutputSlice},
     memory::{Calls, MemoryReport},
     robe::{
         RobeSnapshot, check_gradient, check_weights,
@@ -306,8 +306,8 @@ impl Lookup for CpuSharedGroup {
     }
 
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
-    fn kind(&mut self) -> LookupKind<'_> {
-        LookupKind::Shared(self)
+    fn as_shared_array(&mut self) -> Option<&mut dyn SharedArray> {
+        Some(self)
     }
 }
 

@@ -18,7 +18,7 @@ use crate::{
         },
         device::{DeviceGroup, Kind},
         engine::{
-            bind::{Batch, GradBuffer, WeightGradient},
+            bind::{Batch, FloatBuffer, WeightGradient},
             call::{Call, Groups},
             context::Context,
             numbers::{CONTINUED, WHOLE},
@@ -35,10 +35,10 @@ use crate::{
             },
         },
     },
-    lookup::LookupKind,
+    lookup::Embedding,
     memory::MemoryReport,
     source::Source,
-    store::{self, SharedStore, ram::RamStore},
+    store::{self, SharedStore},
     table::{
         abi::{Params, Rate, Step},
         batch,
@@ -58,7 +58,7 @@ use crate::{
 ///
 /// # fn main() -> Result<(), hotrow::Error> {
 /// // A program that has a device and a queue calls `Context::new`.
-/// let Ok(context) = adapter::open_best(adapter::Wanted::Any) else { return Ok(()) };
+/// let Ok(context) = adapter::open_best() else { return Ok(()) };
 /// let storage = |words: &[u32]| {
 ///     context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor {
 ///         label: None,
@@ -218,13 +218,13 @@ impl Group {
                 what: "mapped placement",
                 wanted: "the feature MAPPABLE_PRIMARY_BUFFERS".into(),
                 found: "a device created without it".into(),
-                remedy: "request it (hotrow::requirements(&adapter).mapped()), or take placement staged or device",
+                remedy: "request it, or take placement staged or device",
             });
         }
         context.caps().check_cache(&layout)?;
         Tables::prepare(context, &config, &layout)?;
         let store = match config.placement {
-            Placement::Staged => Some(store.map_or_else(|| RamStore::new(&config).map(SharedStore::new), Ok)?),
+            Placement::Staged => Some(store.map_or_else(|| SharedStore::in_ram(&config), Ok)?),
             _ => None,
         };
         if let Some(store) = &store {
@@ -480,7 +480,7 @@ impl Kind for Rows {
     fn encode_backward(
         group: &mut Group,
         encoder: &mut wgpu::CommandEncoder,
-        grad_outputs: GradBuffer<'_>,
+        grad_outputs: FloatBuffer<'_>,
         scaler: &wgpu::Buffer,
     ) -> Result<(), Error> {
         let context = group.context.clone();
@@ -548,8 +548,8 @@ impl Kind for Rows {
     }
 
     #[cfg(not(target_family = "wasm"))]
-    fn lookup_kind(group: &mut Group) -> LookupKind<'_> {
-        LookupKind::Rows(group)
+    fn as_embedding(group: &mut Group) -> Option<&mut dyn Embedding> {
+        Some(group)
     }
 }
 

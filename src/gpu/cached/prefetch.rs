@@ -17,7 +17,7 @@ use crate::{
             prefetched::{Coming, HeldBatch, Prefetched},
         },
         engine::{
-            bind::{Batch, OutputBuffer},
+            bind::{Batch, FloatBuffer},
             numbers::{CARRIED, DECIDED},
             readback::Tells,
         },
@@ -210,7 +210,7 @@ impl Group {
     pub fn encode_forward_prefetched<'o>(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
-        outputs: impl Into<OutputBuffer<'o>>,
+        outputs: impl Into<FloatBuffer<'o>>,
     ) -> Result<(), Error> {
         let (context, outputs) = (self.context.clone(), outputs.into());
         context.guarded(|| {
@@ -230,10 +230,10 @@ impl Group {
     }
 
     /// As [`carry`](Self::carry), with outputs of either type.
-    fn carry_to(&mut self, encoder: &mut wgpu::CommandEncoder, outputs: OutputBuffer<'_>) -> Result<u32, Error> {
+    fn carry_to(&mut self, encoder: &mut wgpu::CommandEncoder, outputs: FloatBuffer<'_>) -> Result<u32, Error> {
         let outputs = match outputs {
-            OutputBuffer::F32(outputs) => return self.carry(encoder, outputs),
-            OutputBuffer::F16(outputs) => outputs,
+            FloatBuffer::F32(outputs) => return self.carry(encoder, outputs),
+            FloatBuffer::F16(outputs) => outputs,
         };
         let prefetched = self.state.take_prefetched().ok_or_else(no_prefetch)?;
         let shape = (prefetched.params.indices, prefetched.params.bags);

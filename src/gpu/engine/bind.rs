@@ -20,25 +20,28 @@ pub struct Batch<'a> {
     pub weights: Option<wgpu::BufferSlice<'a>>,
 }
 
-/// Gradients in the caller's buffer, with `STORAGE` usage: row-major, one for each output.
+/// The outputs of a forward, or a gradient for each, in the caller's buffer with `STORAGE` usage: row-major.
 ///
 /// Example: [`Scaler`](crate::Scaler).
 #[derive(Clone, Copy, Debug)]
-pub enum GradBuffer<'a> {
+pub enum FloatBuffer<'a> {
     /// IEEE binary32.
     F32(wgpu::BufferSlice<'a>),
-    /// IEEE binary16, with infinity where the model's own cast overflowed. The length of the slice must be rounded up to 16 bytes. The
-    /// bytes behind the gradients are not read.
+    /// IEEE binary16, two in a word.
+    /// - Outputs are rounded as SPEC 3 says. The length of the slice must be rounded up to 4 bytes. Behind an odd number of outputs the upper
+    ///   half of the last word gets 0; the bytes behind that word stay.
+    /// - Gradients are infinite where the model's own cast overflowed. The length of the slice must be rounded up to 16 bytes. The bytes behind
+    ///   the gradients are not read.
     F16(wgpu::BufferSlice<'a>),
 }
 
-impl<'a> From<wgpu::BufferSlice<'a>> for GradBuffer<'a> {
+impl<'a> From<wgpu::BufferSlice<'a>> for FloatBuffer<'a> {
     fn from(slice: wgpu::BufferSlice<'a>) -> Self {
         Self::F32(slice)
     }
 }
 
-impl<'a> GradBuffer<'a> {
+impl<'a> FloatBuffer<'a> {
     /// True for FP16.
     pub(crate) fn is_half(&self) -> bool {
         matches!(self, Self::F16(_))
@@ -50,28 +53,10 @@ impl<'a> GradBuffer<'a> {
         }
     }
 
-    /// The slice, and the number of bytes that it must have for `elements` elements.
+    /// The slice, and the number of bytes that it must have for `elements` gradients.
     pub(crate) fn wanted(&self, elements: u64) -> (wgpu::BufferSlice<'a>, u64) {
         let bytes = if self.is_half() { (elements * 2).next_multiple_of(16) } else { elements * 4 };
         (self.slice(), bytes)
-    }
-}
-
-/// The caller's buffer for the outputs of a forward, with `STORAGE` usage: row-major.
-///
-/// Example: [`Lookup`](crate::Lookup).
-#[derive(Clone, Copy, Debug)]
-pub enum OutputBuffer<'a> {
-    /// IEEE binary32.
-    F32(wgpu::BufferSlice<'a>),
-    /// IEEE binary16, rounded as SPEC 3 says; two outputs in a word. The length of the slice must be rounded up to 4 bytes. Behind an odd
-    /// number of outputs the upper half of the last word gets 0; the bytes behind that word stay.
-    F16(wgpu::BufferSlice<'a>),
-}
-
-impl<'a> From<wgpu::BufferSlice<'a>> for OutputBuffer<'a> {
-    fn from(slice: wgpu::BufferSlice<'a>) -> Self {
-        Self::F32(slice)
     }
 }
 
@@ -206,7 +191,7 @@ impl Context {
         config: &GroupConfig,
         (indices, bags): (u32, u32),
         offsets: wgpu::BufferSlice<'b>,
-        grad_outputs: GradBuffer<'b>,
+        grad_outputs: FloatBuffer<'b>,
         grad_weights: wgpu::BufferSlice<'b>,
     ) -> Result<WeightGradient<'b>, Error> {
         for (what, slice) in [("offsets", offsets), ("grad_outputs", grad_outputs.slice())] {

@@ -15,7 +15,7 @@ use crate::{
 /// use hotrow::{GroupConfig, adapter, internals::Layout};
 ///
 /// # fn main() -> Result<(), hotrow::Error> {
-/// let Ok(context) = adapter::open_best(adapter::Wanted::Any) else { return Ok(()) };
+/// let Ok(context) = adapter::open_best() else { return Ok(()) };
 /// let caps = context.caps();
 /// // A table larger than a binding is cut into pieces.
 /// let layout = Layout::new(&GroupConfig::new(&[1_000_000], 64), caps.choose_piece_bytes())?;
@@ -214,43 +214,32 @@ pub(crate) fn is_hardware(backend: wgpu::Backend, device_type: wgpu::DeviceType)
     }
 }
 
-/// The features and limits that hotrow uses on an adapter, to merge into your own `request_device` ([`requirements`]).
+/// `MAPPABLE_PRIMARY_BUFFERS`, except on a discrete GPU.
+const fn mapped_unasked(kind: wgpu::DeviceType) -> wgpu::Features {
+    match kind {
+        wgpu::DeviceType::DiscreteGpu => wgpu::Features::empty(),
+        _ => wgpu::Features::MAPPABLE_PRIMARY_BUFFERS,
+    }
+}
+
+/// The device that hotrow asks `adapter` for: the features that the adapter has of those that hotrow uses (none is needed), the adapter's
+/// limits for buffers (at most 32 storage buffers a stage), and the defaults of all other limits. Merge them into your own `request_device`.
 ///
 /// ```no_run
-/// # fn open(adapter: &hotrow::wgpu::Adapter) {
-/// let hotrow::Requirements { features, limits, .. } = hotrow::requirements(adapter);
-/// let descriptor = hotrow::wgpu::DeviceDescriptor { required_features: features, required_limits: limits, ..Default::default() };
+/// # async fn open(adapter: &hotrow::wgpu::Adapter) -> Result<(), Box<dyn std::error::Error>> {
+/// let mut wanted = hotrow::requirements(adapter);
+/// wanted.required_features |= hotrow::wgpu::Features::CLEAR_TEXTURE; // your own
+/// let (device, queue) = adapter.request_device(&wanted).await?;
+/// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct Requirements {
-    /// The features that the adapter has of those that hotrow uses. None is needed.
-    pub features: wgpu::Features,
-    /// The adapter's limits for buffers (at most 32 storage buffers a stage), and the defaults of all others.
-    pub limits: wgpu::Limits,
-    /// `MAPPABLE_PRIMARY_BUFFERS`, if the adapter has it.
-    mappable: wgpu::Features,
-}
-
-impl Requirements {
-    /// With `MAPPABLE_PRIMARY_BUFFERS` on a discrete GPU, too, for tables with [`Placement::Mapped`](crate::Placement::Mapped) there. wgpu then logs a
-    /// warning that such buffers may be slow; hotrow makes only the records of mapped tables mappable in this way.
-    #[must_use]
-    pub fn mapped(mut self) -> Self {
-        self.features |= self.mappable;
-        self
-    }
-
-    fn on(self, kind: wgpu::DeviceType) -> Self {
-        if kind == wgpu::DeviceType::DiscreteGpu { self } else { self.mapped() }
-    }
-}
-
-/// What hotrow uses on `adapter`. `MAPPABLE_PRIMARY_BUFFERS`, which mapped tables need, is in it where GPU and host share their memory; on a
-/// discrete GPU [`Requirements::mapped`] asks for it. `PIPELINE_CACHE` is for [`ContextOptions::pipeline_cache`](crate::ContextOptions::pipeline_cache).
+///
+/// `MAPPABLE_PRIMARY_BUFFERS`, which tables with [`Placement::Mapped`](crate::Placement::Mapped) need, is among them where GPU and host share
+/// their memory. On a discrete GPU add it if the adapter has it: wgpu then logs a warning that such buffers may be slow; hotrow makes only the
+/// records of mapped tables mappable in this way. `PIPELINE_CACHE` is for
+/// [`ContextOptions::pipeline_cache`](crate::ContextOptions::pipeline_cache).
 #[must_use]
-pub fn requirements(adapter: &wgpu::Adapter) -> Requirements {
+pub fn requirements(adapter: &wgpu::Adapter) -> wgpu::DeviceDescriptor<'static> {
     let wished = wgpu::Features::SUBGROUP
         | wgpu::Features::PIPELINE_CACHE
         | wgpu::Features::SHADER_FLOAT32_ATOMIC
@@ -267,23 +256,14 @@ pub fn requirements(adapter: &wgpu::Adapter) -> Requirements {
         min_storage_buffer_offset_alignment: has.min_storage_buffer_offset_alignment,
         ..wgpu::Limits::default().using_resolution(has)
     };
-    let mappable = adapter.features() & wgpu::Features::MAPPABLE_PRIMARY_BUFFERS;
-    let found = Requirements { features: adapter.features() & wished, limits, mappable };
-    found.on(adapter.get_info().device_type)
+    let required_features = adapter.features() & (wished | mapped_unasked(adapter.get_info().device_type));
+    wgpu::DeviceDescriptor { label: Some("hotrow"), required_features, required_limits: limits, ..Default::default() }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_discrete_gpu_is_asked_for_mapped_buffers_only_by_name() {
-        let (features, mappable) = (wgpu::Features::SUBGROUP, wgpu::Features::MAPPABLE_PRIMARY_BUFFERS);
-        let found = Requirements { features, limits: wgpu::Limits::default(), mappable };
-        assert_eq!(found.clone().on(wgpu::DeviceType::DiscreteGpu).features, features);
-        for kind in [wgpu::DeviceType::IntegratedGpu, wgpu::DeviceType::Cpu] {
-            assert_eq!(found.clone().on(kind).features, features | mappable);
-        }
-        assert_eq!(found.mapped().features, features | mappable);
-    }
+#[test]
+fn a_discrete_gpu_is_not_asked_for_mapped_buffers() {
+    let asked =
+        [wgpu::DeviceType::DiscreteGpu, wgpu::DeviceType::IntegratedGpu, wgpu::DeviceType::Cpu].map(mapped_unasked);
+    assert_eq!(asked.map(|features| features.is_empty()), [true, false, false]);
 }

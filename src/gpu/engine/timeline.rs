@@ -22,10 +22,8 @@ const STAMPS: u32 = 4096;
 const STAMP: u64 = 8;
 
 /// The resolution of a device's stamps.
-///
-/// Example: [`Timeline`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Resolution {
+pub(crate) enum Resolution {
     /// Stamps between the dispatches of a pass (`TIMESTAMP_QUERY_INSIDE_PASSES`).
     Dispatch,
     /// Stamps at the ends of passes (`TIMESTAMP_QUERY`). Each dispatch then gets a pass of its own, which may cost some time itself.
@@ -67,7 +65,7 @@ pub struct Timings {
 /// use hotrow::{Group, GroupConfig, Timeline, adapter};
 ///
 /// # fn main() -> Result<(), hotrow::Error> {
-/// let Ok(context) = adapter::open_best(adapter::Wanted::Any) else { return Ok(()) };
+/// let Ok(context) = adapter::open_best() else { return Ok(()) };
 /// let timeline = Timeline::new(&context);
 /// let mut group = Group::new(&context.timed(&timeline), GroupConfig::new(&[1000], 16).with_cache_rows(64))?;
 /// let mut encoder = context.device().create_command_encoder(&Default::default());
@@ -164,9 +162,14 @@ impl Timeline {
         Self { inner: Arc::new(Inner { device, resolution, stamps, heard: Mutex::default(), listening: true.into() }) }
     }
 
-    /// The resolution of the device's stamps.
+    /// Whether the device has stamps (`TIMESTAMP_QUERY`). With `TIMESTAMP_QUERY_INSIDE_PASSES` they lie between the dispatches of a pass; else each
+    /// dispatch gets a pass of its own, which may cost some time itself. Without stamps, dispatches are named and counted.
     #[must_use]
-    pub fn resolution(&self) -> Resolution {
+    pub fn has_stamps(&self) -> bool {
+        self.inner.resolution != Resolution::Count
+    }
+
+    pub(crate) fn resolution(&self) -> Resolution {
         self.inner.resolution
     }
 

@@ -4,7 +4,7 @@ use crate::{
     error::Error,
     gpu::{
         engine::{
-            bind::GradBuffer,
+            bind::FloatBuffer,
             call::{Call, Groups, Named},
             context::Context,
         },
@@ -44,7 +44,7 @@ impl Waiting {
     pub(crate) fn bind<'b>(
         &self,
         context: &Context,
-        grad_outputs: GradBuffer<'b>,
+        grad_outputs: FloatBuffer<'b>,
     ) -> Result<wgpu::BindingResource<'b>, Error> {
         let (slice, wanted) = grad_outputs.wanted(self.gradients);
         context.bind("grad_outputs", slice, wanted)
@@ -56,7 +56,7 @@ impl<'a> GradientSums<'a> {
         context: &Context,
         waiting: &Waiting,
         scratch: &'a mut Option<Chunks>,
-        grad_outputs: GradBuffer<'a>,
+        grad_outputs: FloatBuffer<'a>,
     ) -> Result<Self, Error> {
         let &Waiting { params, robe, chunks, .. } = waiting;
         let bound = waiting.bind(context, grad_outputs)?;

@@ -5,7 +5,7 @@ use crate::{
     gpu::{
         device::DeviceGroup,
         engine::{
-            bind::GradBuffer,
+            bind::FloatBuffer,
             call::{Call, Groups},
             numbers::CONTINUED,
             readback::Tells,
@@ -35,7 +35,7 @@ impl SharedGroup {
     pub fn encode_gradient<'g>(
         &mut self,
         encoder: &mut wgpu::CommandEncoder,
-        grad_outputs: impl Into<GradBuffer<'g>>,
+        grad_outputs: impl Into<FloatBuffer<'g>>,
         gradient: wgpu::BufferSlice<'_>,
     ) -> Result<(), Error> {
         let (context, grad_outputs) = (self.context.clone(), grad_outputs.into());
@@ -67,7 +67,7 @@ impl SharedGroup {
     /// use hotrow::{Bags, Mode, SharedGroup, adapter, prelude::*, robe};
     ///
     /// # fn main() -> Result<(), hotrow::Error> {
-    /// let Ok(context) = adapter::open_best(adapter::Wanted::Any) else { return Ok(()) };
+    /// let Ok(context) = adapter::open_best() else { return Ok(()) };
     /// let (contents, usage) = (bytemuck::cast_slice(&[1f32; 64]), BufferUsages::STORAGE);
     /// let floats = || context.device().create_buffer_init(&wgpu::util::BufferInitDescriptor { label: None, contents, usage });
     /// let (grads, gradient) = (floats(), floats());

@@ -16,7 +16,7 @@ use crate::{
     gpu::{
         device::{DeviceGroup, Kind},
         engine::{
-            bind::{Batch, GradBuffer, WeightGradient},
+            bind::{Batch, FloatBuffer, WeightGradient},
             bind_cache::passing,
             call::{Call, Groups, Named},
             context::Context,
@@ -34,7 +34,7 @@ use crate::{
         },
         upload::Uploaded,
     },
-    lookup::LookupKind,
+    lookup::SharedArray,
     memory::MemoryReport,
     robe::{
         config::{Backward, Config},
@@ -58,7 +58,7 @@ use crate::{
 ///
 /// # fn main() -> Result<(), hotrow::Error> {
 /// // A program that has a device and a queue calls `Context::new`.
-/// let Ok(context) = adapter::open_best(adapter::Wanted::Any) else { return Ok(()) };
+/// let Ok(context) = adapter::open_best() else { return Ok(()) };
 /// // A million rows x 16 in 4,096 weights, read in chunks of 8.
 /// let mut table = SharedGroup::new(&context, robe::Config::new(&[1_000_000], 16, 4096, 8))?;
 /// let outputs = table.forward(Bags::new(&[999_999], &[0, 1]), Mode::Train)?; // `encode_forward` takes an encoder of yours, as `Group`'s does
@@ -212,7 +212,7 @@ impl Kind for Shared {
     fn encode_backward(
         group: &mut SharedGroup,
         encoder: &mut wgpu::CommandEncoder,
-        grad_outputs: GradBuffer<'_>,
+        grad_outputs: FloatBuffer<'_>,
         scaler: &wgpu::Buffer,
     ) -> Result<(), Error> {
         let context = group.context.clone();
@@ -287,8 +287,8 @@ impl Kind for Shared {
     }
 
     #[cfg(not(target_family = "wasm"))]
-    fn lookup_kind(group: &mut SharedGroup) -> LookupKind<'_> {
-        LookupKind::Shared(group)
+    fn as_shared_array(group: &mut SharedGroup) -> Option<&mut dyn SharedArray> {
+        Some(group)
     }
 }
 

@@ -4,7 +4,7 @@ use crate::{
     error::Error,
     gpu::{
         engine::{
-            bind::GradBuffer,
+            bind::FloatBuffer,
             call::{Call, Groups, Named},
             context::Context,
         },
@@ -28,7 +28,7 @@ impl Scattered {
         encoder: &mut wgpu::CommandEncoder,
         waiting: &Waiting,
         (array, space): (&Array, &Space),
-        grad_outputs: GradBuffer<'_>,
+        grad_outputs: FloatBuffer<'_>,
         (scaler, rate): (&wgpu::Buffer, &wgpu::Buffer),
     ) -> Result<(), Error> {
         let bound = waiting.bind(context, grad_outputs)?;

@@ -78,7 +78,7 @@ pub fn with_storage_buffers(buffers: u32) -> Context {
     if let Some((_, known)) = made.iter().find(|(with, _)| *with == buffers) {
         return known.clone();
     }
-    let most = hotrow::requirements(&adapter::adapters()[0]).limits;
+    let most = hotrow::requirements(&adapter::adapters()[0]).required_limits;
     let limits = wgpu::Limits { max_storage_buffers_per_shader_stage: buffers, ..most };
     let (device, queue) = own(wgpu::Features::all(), Some(limits));
     let context = Context::with_options(&device, &queue, &options()).unwrap_or_else(|error| panic!("{error}"));
@@ -104,7 +104,7 @@ fn context() -> Result<&'static Context, &'static str> {
             mode == "allow" || mode == "require",
             "HOTROW_TEST_GPU: wanted require, allow, off or lanes, found {mode}"
         );
-        let opened = match adapter::open_best(adapter::Wanted::Any) {
+        let opened = match adapter::open_best() {
             Ok(context) => context,
             // Only a missing adapter is a reason to skip. The tests must find an adapter that fails.
             Err(error @ Error::Unsupported { what: "gpu", .. }) if mode == "allow" => return Err(error.to_string()),
@@ -149,10 +149,11 @@ pub fn with_gpu(test: impl FnOnce(&Context)) {
 /// for, and with these limits or those that it asks for.
 pub fn own(features: wgpu::Features, limits: Option<wgpu::Limits>) -> (wgpu::Device, wgpu::Queue) {
     let adapter = &adapter::adapters()[0];
-    let hotrow::Requirements { features: wanted, limits: most, .. } = hotrow::requirements(adapter).mapped();
-    let (required_features, required_limits) = (wanted & features, limits.unwrap_or(most));
-    let descriptor = wgpu::DeviceDescriptor { required_features, required_limits, ..Default::default() };
-    pollster::block_on(adapter.request_device(&descriptor)).unwrap()
+    let mut wanted = hotrow::requirements(adapter);
+    wanted.required_features |= adapter.features() & wgpu::Features::MAPPABLE_PRIMARY_BUFFERS;
+    wanted.required_features &= features;
+    wanted.required_limits = limits.unwrap_or(wanted.required_limits);
+    pollster::block_on(adapter.request_device(&wanted)).unwrap()
 }
 
 /// The placements that the device has; one that it lacks is told of.

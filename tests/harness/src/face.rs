@@ -1,8 +1,8 @@
 //! The calls of [`Lookup`] on any table: outputs in the caller's slice, counters without waiting, its whole state.
 
 use hotrow::{
-    Bags, Embedding, Error, GroupConfig, Init, Lookup, LookupKind, Mode, Optimizer, OutOfRange, OutputSlice, Pooling,
-    Precision, Rounding, robe::RobeSnapshot, state::Snapshot,
+    Bags, Embedding, Error, GroupConfig, Init, Lookup, Mode, Optimizer, OutOfRange, OutputSlice, Pooling, Precision,
+    Rounding, robe::RobeSnapshot, state::Snapshot,
 };
 
 /// The whole state of a table.
@@ -17,11 +17,10 @@ pub enum State {
 /// # Errors
 /// Those of the table.
 pub fn state(table: &mut dyn Lookup) -> Result<State, Error> {
-    Ok(match table.kind() {
-        LookupKind::Rows(rows) => State::Rows(rows.snapshot()?),
-        LookupKind::Shared(array) => State::Array(array.snapshot()?),
-        _ => unreachable!("a table of one rank"),
-    })
+    if let Some(rows) = table.as_embedding() {
+        return Ok(State::Rows(rows.snapshot()?));
+    }
+    Ok(State::Array(table.as_shared_array().expect("a table of one rank").snapshot()?))
 }
 
 /// Checks the calls below on tables with 8 rows or more.
@@ -64,7 +63,7 @@ fn forwards_keep_their_gradients(table: &mut dyn Lookup, twin: &mut dyn Lookup) 
         table.discard_pending();
     }
     // A prefetched batch waits for the backward of the forward before it.
-    if let LookupKind::Rows(rows) = table.kind() {
+    if let Some(rows) = table.as_embedding() {
         rows.forward(Bags::new(indices, offsets), Mode::Train).unwrap();
         rows.prefetch(Bags::new(indices, offsets)).unwrap();
         refuses!(rows.forward_prefetched(), Error::Order { call: "forward", .. });

@@ -47,21 +47,18 @@ fn one(bench: &mut Bench<'_>, name: &str) -> anyhow::Result<()> {
         _ => array,
     };
     let mut table = SharedGroup::new(&clock.timed, array.clone())?;
-    let grid = Grid::new(&clock.timed, config.clone())?;
-    let bags = grid.bags(points)?;
+    let grid = Grid::new(&clock.timed, config.clone(), points)?;
     let places: Vec<f32> = (0..2 * points).map(|i| (fmix32(i) >> 8) as f32 / (1 << 24) as f32).collect();
     let at = clock.storage(bytemuck::cast_slice(&places));
     let outputs_bytes = u64::from(LEVELS * points * FEATURES) * 4;
     let [outputs, slopes, moves] = [outputs_bytes, u64::from(LEVELS * points * CORNERS) * 4, u64::from(2 * points) * 4]
         .map(|bytes| clock.room(bytes, wgpu::BufferUsages::empty()));
     let mut encoder = clock.encoder();
-    grid.encode(&mut encoder, at.slice(..), &bags)?;
-    let batch = bags.batch(points)?;
+    let batch = grid.encode(&mut encoder, at.slice(..))?;
     table.encode_forward(&mut encoder, &batch, outputs.slice(..outputs_bytes), Mode::Frozen)?;
     let found = clock.timed.download(encoder, &[(&outputs, outputs_bytes)])?;
     let found: Vec<f32> = found[0].iter().map(|&word| f32::from_bits(word)).collect();
-    let wanted = CpuGrid::new(config)?.bags(&places)?;
-    let wanted = CpuSharedGroup::new(array)?.forward((&wanted).into(), Mode::Frozen)?;
+    let wanted = CpuSharedGroup::new(array)?.forward(CpuGrid::new(config)?.bags(&places)?, Mode::Frozen)?;
     let wrong = found.iter().zip(&wanted).position(|(a, b)| (a - b).abs() > 1e-5 * b.abs() + 1e-9);
     if let Some(i) = wrong.or_else(|| (found.len() != wanted.len()).then_some(0)) {
         bench.run.wrong.push(format!("grid, {name}: wanted output {i} to be {}, found {}", wanted[i], found[i]));
@@ -71,7 +68,7 @@ fn one(bench: &mut Bench<'_>, name: &str) -> anyhow::Result<()> {
     let measured = clock.measure(&PHASES, |phase, encoder| {
         let outputs = outputs.slice(..outputs_bytes);
         match phase {
-            0 => grid.encode(encoder, at.slice(..), &bags)?,
+            0 => drop(grid.encode(encoder, at.slice(..))?),
             1 => table.encode_forward(encoder, &batch, outputs, Mode::Train)?,
             2 => {
                 table.encode_weight_gradient(encoder, &batch, outputs, slopes.slice(..))?;

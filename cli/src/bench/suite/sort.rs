@@ -1,6 +1,6 @@
 //! The sort by itself, on random pairs of 32-bit keys and values.
 
-use hotrow::{Count, Sorter};
+use hotrow::Sorter;
 use rayon::slice::ParallelSliceMut as _;
 
 use super::bench::Bench;
@@ -39,7 +39,7 @@ fn one(bench: &mut Bench<'_>, pairs: u32, key_bits: u32) -> anyhow::Result<()> {
     let (keys, values) = (clock.storage(&keys), clock.storage(&(0..pairs).collect::<Vec<_>>()));
     let sorter = Sorter::new(&clock.timed, pairs)?;
     let measured = clock.repeated(&["sort"], |_, encoder| {
-        sorter.encode_sort(encoder, keys.slice(..), Some(values.slice(..)), Count::Host(pairs), key_bits)?;
+        sorter.encode_sort(encoder, keys.slice(..), Some(values.slice(..)), None, key_bits)?;
         Ok(())
     })?;
     let times = measured.phase("sort").unwrap_or_default();

@@ -2,7 +2,7 @@
 //! host's clock, since the host gathers rows. On any machine the bytes counted must equal the bytes copied.
 
 use hotrow::wgpu::SubmissionIndex;
-use hotrow::{Counters, Group, Mode, OptimizerKind, Placement, Precision, RamStore, SharedStore, Traffic, prelude::*};
+use hotrow::{Counters, Group, Mode, OptimizerKind, Placement, Precision, SharedStore, Traffic, prelude::*};
 
 use super::bench::{Bench, DIM, LR};
 use super::cases::mostly_hits;
@@ -35,7 +35,7 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let slots = (2 * n as u32).next_multiple_of(32);
     let mut config = bench.config(&[rows], Precision::Int8, OptimizerKind::Sgd, slots);
     config.placement = Placement::Staged;
-    let store = SharedStore::new(RamStore::new(&config)?);
+    let store = SharedStore::in_ram(&config)?;
     clock.timeline.listen(false);
     let mut first = None;
     for (name, way) in [("staged-prefetched", Way::Prefetched), ("staged-alone", Way::Staged), ("mapped", Way::Mapped)]

@@ -53,7 +53,7 @@ const PIECE: u32 = 1 << 14;
 
 /// Reads the newest values of all rows of a checkpoint into memory.
 fn saved(text: &str, path: &Path) -> Result<Table, Failure> {
-    let config = checkpoint::contents(path)?.config;
+    let config = checkpoint::contents(path)?.0;
     let (tables, dim, rows) = (config.tables.clone(), config.dim, config.total_rows() as u32);
     let mut group = CpuGroup::new(config)?;
     checkpoint::load(&mut group, path)?;

@@ -12,7 +12,7 @@ use crate::host::locked;
 /// use hotrow::{Bags, Group, GroupConfig, Mode, Placement, adapter, prelude::*};
 ///
 /// # fn main() -> Result<(), hotrow::Error> {
-/// let Ok(context) = adapter::open_best(adapter::Wanted::Any) else { return Ok(()) };
+/// let Ok(context) = adapter::open_best() else { return Ok(()) };
 /// let config = GroupConfig::new(&[1000], 4).with_placement(Placement::Staged).with_cache_rows(32);
 /// let mut group = Group::new(&context, config)?;
 /// group.forward(Bags::new(&[7], &[0, 1]), Mode::Train)?;

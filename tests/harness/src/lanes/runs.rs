@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hotrow::{
-    Context, ContextOptions, CpuGroup, CpuScaler, CpuSharedGroup, GradBuffer, GradSlice, Group, GroupConfig, Lookup,
+    Context, ContextOptions, CpuGroup, CpuScaler, CpuSharedGroup, FloatBuffer, GradSlice, Group, GroupConfig, Lookup,
     LossScale, Optimizer, Placement, Policy, Pooling, Scaler, SharedArray, SharedGroup,
     internals::AddBody,
     robe::{Backward, Config as RobeConfig, RobeSnapshot},
@@ -215,7 +215,7 @@ pub fn scaler(context: &Context, seed: u64) {
         let buffer = context.device().create_buffer_init(&descriptor);
         let mut encoder = context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
         found
-            .encode_inspect(&mut encoder, GradBuffer::F32(buffer.slice(..)), n as u64)
+            .encode_inspect(&mut encoder, FloatBuffer::F32(buffer.slice(..)), n as u64)
             .unwrap_or_else(|error| fail(error));
         found.encode_decide(&mut encoder).unwrap_or_else(|error| fail(error));
         context.queue().submit([encoder.finish()]);
