@@ -2,14 +2,15 @@
 
 use std::{ops::Range, path::Path};
 
-use crate::lockstep::{bits, is_padding, pad, random_padding};
+use crate::lockstep::{bits, is_padding, pad, random_config};
+use hotrow::internals::Pieces as _;
 use hotrow::{
-    Counters, CpuGroup, Embedding, Error, GroupConfig, Init, Lookup, Mode, Optimizer, OutOfRange, Policy, Pooling,
-    Precision, Rounding, ScalerState, StatePrecision, state::Snapshot,
+    Counters, CpuGroup, Embedding, Error, GroupConfig, Init, Lookup, Mode, Optimizer, OutOfRange, Placement, Policy,
+    Pooling, Precision, ScalerState, StatePrecision, state::Snapshot,
 };
 use hotrow_dist::{self as dist, Comm, Shard, Threads, WireForm, WireOptions};
-use proptest::prelude::{Strategy, any};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
+use rand_pcg::Pcg64;
 
 /// The number of parts into which a batch is cut. Each rank has some of them.
 pub const PARTS: usize = 8;
@@ -151,101 +152,15 @@ impl Part {
     }
 }
 
+/// As in lockstep runs, with sets of other sizes, and without what no group over ranks has.
 pub fn configuration(random: &mut StdRng) -> GroupConfig {
-    let tables: Vec<u32> = (0..random.random_range(1..4)).map(|_| random.random_range(1..400)).collect();
-    let dim = [1, 2, 3, 4, 8, 12, 17][random.random_range(0..7)];
-    let mut config = GroupConfig::new(&tables, dim);
-    if random.random_bool(0.5) {
-        config.features = (0..random.random_range(1..5)).map(|_| random.random_range(0..tables.len() as u32)).collect();
-    }
-    config.precision = Precision::ALL[random.random_range(0..5)];
-    config.rounding = Rounding::ALL[random.random_range(0..2)];
-    config.policy = Policy::ALL[random.random_range(0..4)];
-    config.pooling = Pooling::ALL[random.random_range(0..3)];
-    config.out_of_range = OutOfRange::ALL[random.random_range(0..3)];
-    config.init = Init::Uniform { low: -1.0, high: 1.0 };
-    config.seed = random.random();
-    let rows = config.total_rows() as u32;
-    config.cache_rows = if random.random_bool(0.2) { 0 } else { random.random_range(0..=rows) };
+    let mut config = random_config(&mut Pcg64::seed_from_u64(random.random()));
+    config.dim = [1, 2, 3, 4, 5, 8, 12, 17][random.random_range(0..8)];
     config.ways = if random.random_bool(0.5) { 32 } else { random.random_range(1..9) };
     config.window_ways = (config.seed / 3 % 5).min(config.ways - 1);
-    config.write_rounding = Rounding::ALL[config.seed as usize / 15 % 2];
-    config.optimizer = rule(random.random_range(0..6));
-    if config.precision != Precision::Fp32 && random.random_bool(0.4) {
-        config.state = Some([StatePrecision::Int8, StatePrecision::Fp32][config.seed as usize % 2]);
-    }
-    config.padding = random_padding(&tables, &mut StdRng::seed_from_u64(config.seed.into()));
+    config.set_piece_bytes(None);
+    (config.placement, config.cache_shares) = (Placement::Device, Vec::new());
     config
-}
-
-/// A bag for each of the most features.
-type Sample = [Vec<(u32, f32)>; 4];
-
-/// A configuration and batches for it, which proptest makes smaller when a test fails.
-pub fn runs() -> impl Strategy<Value = (GroupConfig, Vec<Batch>)> {
-    let select = |list: &'static [u32]| proptest::sample::select(list);
-    let tables = proptest::collection::vec(1_u32..300, 1..4);
-    let features = proptest::collection::vec(any::<proptest::sample::Index>(), 0..4);
-    let kinds = (0..5_usize, 0..2_usize, 0..4_usize, 0..3_usize, 0..3_usize, 0..6_usize);
-    let shape = (select(&[1, 2, 3, 4, 5, 8, 12, 17]), select(&[1, 3, 32]), 0..=100_u32, any::<bool>(), any::<u32>());
-    // An access is a number, of which the table's rows are taken, and a weight.
-    let bag = proptest::collection::vec((0..1000_u32, -2.0..2.0_f32), 0..4);
-    let sample = proptest::array::uniform4(bag);
-    let parts = proptest::collection::vec(proptest::collection::vec(sample, 0..4), PARTS);
-    let batches = proptest::collection::vec((any::<bool>(), parts), 1..4);
-    (tables, features, kinds, shape, batches).prop_map(|(tables, features, kinds, shape, batches)| {
-        let (dim, ways, cached, coded, seed) = shape;
-        let (precision, rounding, policy, pooling, out_of_range, optimizer) = kinds;
-        let mut config = GroupConfig::new(&tables, dim);
-        config.features = features.iter().map(|table| table.index(tables.len()) as u32).collect();
-        config.precision = Precision::ALL[precision];
-        config.rounding = Rounding::ALL[rounding];
-        config.policy = Policy::ALL[policy];
-        config.pooling = Pooling::ALL[pooling];
-        config.out_of_range = OutOfRange::ALL[out_of_range];
-        config.init = Init::Uniform { low: -1.0, high: 1.0 };
-        config.cache_rows = (config.total_rows() as u32 * cached).div_ceil(100);
-        (config.ways, config.seed) = (ways, seed);
-        config.window_ways = (seed / 3 % 5).min(ways - 1);
-        config.write_rounding = Rounding::ALL[seed as usize / 15 % 2];
-        config.optimizer = rule(optimizer);
-        config.padding = random_padding(&tables, &mut StdRng::seed_from_u64(seed.into()));
-        let state = [StatePrecision::Int8, StatePrecision::Fp32][seed as usize % 2];
-        config.state = (coded && config.precision != Precision::Fp32).then_some(state);
-        let index = |access: u32, table: u32| {
-            let rows = config.tables[table as usize];
-            match access {
-                // Half of the accesses go to few rows; some are padding, some lie outside.
-                990..995 => config.padding_of(table).unwrap_or(0),
-                0..500 => access % rows.min(3),
-                999 if config.out_of_range != OutOfRange::Error => rows + access,
-                _ => access % rows,
-            }
-        };
-        let batch = |(weighted, parts): (bool, Vec<Vec<Sample>>)| {
-            let bags = |part: &Vec<Sample>, feature: usize, table: u32| -> Bags {
-                let of = |&(access, weight): &(u32, f32)| (index(access, table), weight);
-                part.iter().map(|sample| sample[feature].iter().map(of).collect()).collect()
-            };
-            let tables = config.feature_tables();
-            let part = |part| tables.iter().enumerate().map(|(feature, &table)| bags(part, feature, table)).collect();
-            Batch { parts: parts.iter().map(part).collect(), weighted }
-        };
-        let batches = batches.into_iter().map(batch).collect();
-        (config, batches)
-    })
-}
-
-/// One of six update rules.
-fn rule(number: usize) -> Optimizer {
-    match number {
-        0 => Optimizer::sgd(0.05),
-        1 => Optimizer::adagrad(0.05),
-        2 => Optimizer::row_wise_adagrad(0.05).with_weight_decay(0.01),
-        3 => Optimizer::momentum(0.05),
-        4 => Optimizer::adam(0.05).with_clip_norm(Some(0.8)),
-        _ => Optimizer::row_wise_adam(0.05).with_own_count(true),
-    }
 }
 
 /// The bits of the outputs of a part and a feature.
