@@ -57,23 +57,15 @@ fn validate_with(module: &Module, wgsl: &str, more: Capabilities) -> Result<Modu
     Validator::new(ValidationFlags::all(), capabilities).validate(module).map_err(|error| error.emit_to_string(wgsl))
 }
 
-/// The loader adds the `enable` lines, because the compilers differ in the lines they want. So the text itself may have none.
+/// The loader adds the `enable` lines, because the compilers differ in the lines they want. So the text itself may have none. An `override` would be another
+/// number in a pipeline than in the text that is checked here.
 fn check_directives(wgsl: &str) -> Result<(), String> {
     for line in wgsl.lines().map(str::trim_start) {
-        if ["enable ", "requires ", "#"].iter().any(|directive| line.starts_with(directive)) {
+        if ["enable ", "requires ", "override ", "#"].iter().any(|directive| line.starts_with(directive)) {
             return Err(format!("directive left in the text: {line}"));
         }
     }
     Ok(())
-}
-
-/// The module as a pipeline gets it: overrides replaced by the pipeline's constants, then validated again.
-fn specialise(module: &Module, info: &ModuleInfo, constants: &[(&str, f64)]) -> Result<(Module, ModuleInfo), String> {
-    let constants = constants.iter().map(|&(name, value)| (name.to_owned(), value)).collect();
-    let entry = Some((ShaderStage::Compute, ENTRY));
-    let (module, info) = naga::back::pipeline_constants::process_overrides(module, info, entry, &constants)
-        .map_err(|error| format!("overrides: {error}"))?;
-    Ok((module.into_owned(), info.into_owned()))
 }
 
 fn check_entry(module: &Module) -> Result<(), String> {
@@ -145,8 +137,7 @@ fn check_hlsl_names(module: &Module) -> Result<(), String> {
     Ok(())
 }
 
-/// Takes the module after [`specialise`]: sizes may depend on overrides. (wgpu 30 itself checks the workgroup's size,
-/// but not its memory.)
+/// wgpu 30 itself checks the workgroup's size, but not its memory.
 fn check_workgroup(module: &Module) -> Result<(), String> {
     for entry in &module.entry_points {
         let size = entry.workgroup_size;
@@ -248,9 +239,8 @@ fn check_translations(module: &Module, info: &ModuleInfo, subgroups: bool) -> Re
     }
 }
 
-/// wgpu's own validation, against default limits, on a device that does nothing. (That device takes any constants. The real back ends and
-/// [`specialise`] check them.)
-fn check_pipeline(wgsl: &str, subgroups: bool, constants: &[(&str, f64)], most: usize) -> Result<(), String> {
+/// wgpu's own validation, against default limits, on a device that does nothing.
+fn check_pipeline(wgsl: &str, subgroups: bool, most: usize) -> Result<(), String> {
     let (device, _queue) = wgpu::Device::noop(&wgpu::DeviceDescriptor {
         required_features: if subgroups { wgpu::Features::SUBGROUP } else { wgpu::Features::empty() },
         required_limits: wgpu::Limits {
@@ -271,7 +261,7 @@ fn check_pipeline(wgsl: &str, subgroups: bool, constants: &[(&str, f64)], most: 
         layout: None,
         module: &module,
         entry_point: Some(ENTRY),
-        compilation_options: wgpu::PipelineCompilationOptions { constants, ..Default::default() },
+        compilation_options: wgpu::PipelineCompilationOptions::default(),
         cache: None,
     });
     match pollster::block_on(scope.pop()) {
@@ -281,17 +271,16 @@ fn check_pipeline(wgsl: &str, subgroups: bool, constants: &[(&str, f64)], most: 
 }
 
 /// Runs all checks above, those with the clearest messages first.
-fn check_all(wgsl: &str, subgroups: bool, constants: &[(&str, f64)], most: usize) -> Result<(), String> {
+fn check_all(wgsl: &str, subgroups: bool, most: usize) -> Result<(), String> {
     check_directives(wgsl)?;
     let module = parse(wgsl)?;
     let info = validate(&module, wgsl, subgroups)?;
     check_entry(&module)?;
     check_buffers(&module, most)?;
     check_hlsl_names(&module)?;
-    let (module, info) = specialise(&module, &info, constants)?;
     check_workgroup(&module)?;
     check_translations(&module, &info, subgroups)?;
-    check_pipeline(wgsl, subgroups, constants, most)
+    check_pipeline(wgsl, subgroups, most)
 }
 
 /// Checks a shader that adds floats atomically: it may use no other capability, and must translate for Vulkan and Metal. DX12 has no float
@@ -359,7 +348,6 @@ fn check_constant(module: &Module, name: &str, wanted: u32) -> Result<bool, Stri
 }
 
 /// All bindings lie in group 0; the host's list and the shader's declarations must be equal, unused ones included.
-/// Takes the module before [`specialise`], which drops what the entry point does not use.
 fn check_bindings(module: &Module, expected: &[(u32, &str, Access)]) -> Result<(), String> {
     let mut found = BTreeMap::new();
     for (_, variable) in module.global_variables.iter() {
@@ -410,7 +398,6 @@ fn check_known_structs(module: &Module, known: &[&str]) -> Result<(), String> {
     Ok(())
 }
 
-/// Takes the module after [`specialise`].
 fn check_workgroup_size(module: &Module, expected: [u32; 3]) -> Result<(), String> {
     match module.entry_points.as_slice() {
         [entry] if entry.workgroup_size == expected => Ok(()),
@@ -447,7 +434,7 @@ fn check_bound(module: &Module, kernel: &Kernel, cut: Cut) -> Result<(), String>
 fn every_shader_passes_every_check() {
     on_each(|source| match source.float_atomics {
         true => check_float_atomics(&source.wgsl),
-        false => check_all(&source.wgsl, source.subgroups, &[], most_buffers(source.cut)),
+        false => check_all(&source.wgsl, source.subgroups, most_buffers(source.cut)),
     });
 }
 
@@ -481,12 +468,12 @@ fn texts_with_a_groups_constants_pass_every_check() {
                 continue;
             }
             let text = hotrow::internals::shader::compose(kernel, hotrow::internals::shader::Bodies::PLAIN.cut(cut));
-            check_all(&text, false, &[], most_buffers(cut)).unwrap_or_else(|error| panic!("{}: {error}", kernel.name));
+            check_all(&text, false, most_buffers(cut)).unwrap_or_else(|error| panic!("{}: {error}", kernel.name));
             assert!(!text.contains("params.dim"), "{}", kernel.name);
             // The companion: a constant that no shift may have.
             let wrong = text.replace("& 31u)", "& 63u)");
             if precision == Precision::Fp32 && wrong != text {
-                check_all(&wrong, false, &[], most_buffers(cut)).unwrap_err();
+                check_all(&wrong, false, most_buffers(cut)).unwrap_err();
             }
             texts.insert((kernel.name, text));
         }
@@ -523,7 +510,7 @@ fn the_most_windows_and_pieces_pass_every_check() {
             };
             assert!(text.contains(first), "{}", kernel.name);
             assert_eq!(text.matches(each).count(), text.matches(first).count() * 24);
-            check_all(&text, false, &[], most_buffers(cut)).unwrap();
+            check_all(&text, false, most_buffers(cut)).unwrap();
             check_bound(&parse(&text).unwrap(), kernel, cut).unwrap();
         }
         for (width, item) in [(1, 1), (4, 1), (4, 4)] {
@@ -535,7 +522,7 @@ fn the_most_windows_and_pieces_pass_every_check() {
                 "{}",
                 kernel.name
             );
-            check_all(&text, false, &[], most_buffers(cut)).unwrap();
+            check_all(&text, false, most_buffers(cut)).unwrap();
         }
     }
 }
@@ -627,11 +614,6 @@ fn bindings_and_workgroups_agree_with_the_host() {
         let kernel = kernels.iter().find(|kernel| kernel.name == source.name).ok_or("not in the host's table")?;
         let module = parse(&source.wgsl)?;
         check_bound(&module, kernel, source.cut)?;
-        let mut more = Capabilities::empty();
-        more.set(Capabilities::SUBGROUP, source.subgroups);
-        more.set(Capabilities::SHADER_FLOAT32_ATOMIC, source.float_atomics);
-        let info = validate_with(&module, &source.wgsl, more)?;
-        let (module, _) = specialise(&module, &info, &[])?;
         check_workgroup_size(&module, [kernel.workgroup, 1, 1])
     });
     assert!(idle.is_empty(), "in the host's table only: {idle:?}");
@@ -644,10 +626,10 @@ fn as_u32(bytes: usize) -> u32 {
 // ---------------------------------------------------------------------------------------------------------------------
 // Companions: the checks reject wrong shaders, and accept their right neighbours.
 
-/// A right shader: overrides for the workgroup's size and memory, a uniform struct, both kinds of storage.
+/// A right shader: workgroup memory, a uniform struct, both kinds of storage.
 const GOOD: &str = "
-override WIDTH: u32 = 64u;
-override TILE: u32 = 64u;
+const WIDTH: u32 = 64u;
+const TILE: u32 = 64u;
 struct Params { count: u32, scale: f32, @align(16) origin: vec3<f32>, last: u32 }
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> source: array<u32>;
@@ -684,18 +666,23 @@ fn rejected<T>(result: Result<T, String>, because: &str) {
     }
 }
 
-fn specialised(wgsl: &str, constants: &[(&str, f64)]) -> (Module, ModuleInfo) {
+fn valid(wgsl: &str) -> (Module, ModuleInfo) {
     let module = parse(wgsl).unwrap_or_else(|error| panic!("{error}"));
     let info = validate(&module, wgsl, true).unwrap_or_else(|error| panic!("{error}"));
-    specialise(&module, &info, constants).unwrap_or_else(|error| panic!("{error}"))
+    (module, info)
+}
+
+/// The right shader with so many words of workgroup memory.
+fn with_tile(words: u32) -> String {
+    GOOD.replace("TILE: u32 = 64u", &format!("TILE: u32 = {words}u"))
 }
 
 #[test]
 fn right_shaders_are_accepted() {
-    check_all(GOOD, false, &[], MAX_STORAGE_BUFFERS).unwrap();
-    check_all(GOOD, false, &[("WIDTH", 256.0), ("TILE", 4096.0)], MAX_STORAGE_BUFFERS).unwrap();
-    check_all(VOTE, true, &[], MAX_STORAGE_BUFFERS).unwrap();
-    check_all(&with_buffers(8), false, &[], MAX_STORAGE_BUFFERS).unwrap();
+    check_all(GOOD, false, MAX_STORAGE_BUFFERS).unwrap();
+    check_all(&with_tile(4096), false, MAX_STORAGE_BUFFERS).unwrap();
+    check_all(VOTE, true, MAX_STORAGE_BUFFERS).unwrap();
+    check_all(&with_buffers(8), false, MAX_STORAGE_BUFFERS).unwrap();
 }
 
 #[test]
@@ -710,7 +697,7 @@ fn optional_capabilities_are_rejected_in_portable_shaders() {
     let module = parse(VOTE).unwrap();
     rejected(validate(&module, VOTE, false), "subgroup");
     validate(&module, VOTE, true).unwrap();
-    rejected(check_all(VOTE, false, &[], MAX_STORAGE_BUFFERS), "subgroup");
+    rejected(check_all(VOTE, false, MAX_STORAGE_BUFFERS), "subgroup");
 
     for (wgsl, because) in [
         ("fn f() -> u64 { return 1lu; }", "SHADER_INT64"),
@@ -734,7 +721,7 @@ fn float_atomics_are_checked() {
     };
     let right = adds("atomic<f32>", "atomicAdd(&sums[i], 1.0);");
     check_float_atomics(&right).unwrap();
-    rejected(check_all(&right, false, &[], MAX_STORAGE_BUFFERS), "SHADER_FLOAT32_ATOMIC");
+    rejected(check_all(&right, false, MAX_STORAGE_BUFFERS), "SHADER_FLOAT32_ATOMIC");
     rejected(check_float_atomics(&adds("atomic<f32>", "atomicMax(&sums[i], 1.0);")), "atomic");
     rejected(check_float_atomics(&adds("u32", "sums[i] = subgroupAdd(i);")), "ubgroup");
     rejected(check_float_atomics("@compute @workgroup_size(64) fn other() {}"), "other");
@@ -746,6 +733,7 @@ fn directives_are_rejected() {
     rejected(check_directives("enable f16;\nfn f() {}"), "enable f16");
     rejected(check_directives("  requires unrestricted_pointer_parameters;"), "requires");
     rejected(check_directives("#include \"shared/hash.wgsl\""), "#include");
+    rejected(check_directives("override WIDTH: u32 = 64u;"), "override");
 }
 
 #[test]
@@ -784,16 +772,13 @@ fn hlsl_that_dxc_refuses_is_rejected() {
 fn too_many_buffers_are_rejected() {
     check_buffers(&parse(&with_buffers(8)).unwrap(), MAX_STORAGE_BUFFERS).unwrap();
     rejected(check_buffers(&parse(&with_buffers(9)).unwrap(), MAX_STORAGE_BUFFERS), "9 storage buffers");
-    rejected(check_pipeline(&with_buffers(9), false, &[], MAX_STORAGE_BUFFERS), "max_storage_buffers_per_shader_stage");
+    rejected(check_pipeline(&with_buffers(9), false, MAX_STORAGE_BUFFERS), "max_storage_buffers_per_shader_stage");
     // The limit of a windowed cache, and one buffer more.
     let three = Cut { windows: 2, pieces: 2, ..Cut::ONE };
     check_buffers(&parse(&with_buffers(10)).unwrap(), most_buffers(three)).unwrap();
-    check_pipeline(&with_buffers(10), false, &[], most_buffers(three)).unwrap();
+    check_pipeline(&with_buffers(10), false, most_buffers(three)).unwrap();
     rejected(check_buffers(&parse(&with_buffers(11)).unwrap(), most_buffers(three)), "11 storage buffers");
-    rejected(
-        check_pipeline(&with_buffers(11), false, &[], most_buffers(three)),
-        "max_storage_buffers_per_shader_stage",
-    );
+    rejected(check_pipeline(&with_buffers(11), false, most_buffers(three)), "max_storage_buffers_per_shader_stage");
     let uniforms: String = (0..13).map(|i| format!("@group(0) @binding({i}) var<uniform> u{i}: u32;\n")).collect();
     rejected(check_buffers(&parse(&uniforms).unwrap(), MAX_STORAGE_BUFFERS), "13 uniform buffers");
     rejected(
@@ -804,62 +789,41 @@ fn too_many_buffers_are_rejected() {
 
 #[test]
 fn too_large_workgroups_are_rejected() {
-    let sized = |size: &str| specialised(&format!("@compute @workgroup_size({size}) fn main() {{}}"), &[]).0;
+    let sized = |size: &str| valid(&format!("@compute @workgroup_size({size}) fn main() {{}}")).0;
     check_workgroup(&sized("256")).unwrap();
     check_workgroup(&sized("16, 16")).unwrap();
     rejected(check_workgroup(&sized("512")), "512");
     rejected(check_workgroup(&sized("16, 16, 2")), "[16, 16, 2]");
     rejected(check_workgroup(&sized("1, 1, 128")), "z 64");
-    rejected(check_pipeline("@compute @workgroup_size(512) fn main() {}", false, &[], MAX_STORAGE_BUFFERS), "512");
-    // A limit broken through an override: the text alone is right.
-    check_workgroup(&specialised(GOOD, &[("WIDTH", 256.0)]).0).unwrap();
-    rejected(check_workgroup(&specialised(GOOD, &[("WIDTH", 512.0)]).0), "512");
+    rejected(check_pipeline("@compute @workgroup_size(512) fn main() {}", false, MAX_STORAGE_BUFFERS), "512");
 }
 
 #[test]
 fn too_much_workgroup_memory_is_rejected() {
-    check_workgroup(&specialised(GOOD, &[("TILE", 4096.0)]).0).unwrap();
-    rejected(check_workgroup(&specialised(GOOD, &[("TILE", 4097.0)]).0), "16400 bytes");
-    let two = GOOD
+    check_workgroup(&valid(&with_tile(4096)).0).unwrap();
+    rejected(check_workgroup(&valid(&with_tile(4097)).0), "16400 bytes");
+    let two = with_tile(4096)
         .replace("var<workgroup> tile", "var<workgroup> flag: u32;\nvar<workgroup> tile")
         .replace("workgroupBarrier", "flag = 1u; workgroupBarrier");
-    rejected(check_workgroup(&specialised(&two, &[("TILE", 4096.0)]).0), "16400 bytes");
-}
-
-#[test]
-fn wrong_constants_are_rejected() {
-    let module = parse(GOOD).unwrap();
-    let info = validate(&module, GOOD, false).unwrap();
-    rejected(specialise(&module, &info, &[("NOPE", 1.0)]), "NOPE");
-    rejected(specialise(&module, &info, &[("WIDTH", -1.0)]), "doesn't fit");
-    // A constant without a default must be given.
-    let bare = GOOD.replace("WIDTH: u32 = 64u", "WIDTH: u32");
-    let module = parse(&bare).unwrap();
-    let info = validate(&module, &bare, false).unwrap();
-    rejected(specialise(&module, &info, &[]), "WIDTH");
-    specialise(&module, &info, &[("WIDTH", 64.0)]).unwrap();
+    rejected(check_workgroup(&valid(&two).0), "16400 bytes");
 }
 
 #[test]
 fn untranslatable_shaders_are_rejected() {
-    let (module, info) = specialised(VOTE, &[]);
+    let (module, info) = valid(VOTE);
     check_translations(&module, &info, true).unwrap();
     rejected(to_spirv(&module, &info, (1, 3), &[]), "GroupNonUniform");
-    rejected(to_hlsl(&specialised("fn main() {}", &[]).0, &specialised("fn main() {}", &[]).1, false), "HLSL");
+    rejected(to_hlsl(&valid("fn main() {}").0, &valid("fn main() {}").1, false), "HLSL");
     rejected(entry_written::<String>(&[Err("missing binding".to_owned())]), "missing binding");
     rejected(entry_written::<String>(&[]), "0 entry points");
-    // The overrides must be replaced before this check.
-    let module = parse(GOOD).unwrap();
-    let info = validate(&module, GOOD, false).unwrap();
-    rejected(check_translations(&module, &info, false), "verride");
 }
 
 #[test]
 fn what_wgpu_refuses_is_rejected() {
-    check_pipeline(GOOD, false, &[], MAX_STORAGE_BUFFERS).unwrap();
-    rejected(check_pipeline("@compute @workgroup_size(1) fn other() {}", false, &[], MAX_STORAGE_BUFFERS), "main");
-    rejected(check_pipeline("fn main( {", false, &[], MAX_STORAGE_BUFFERS), "wgpu");
-    rejected(check_pipeline(VOTE, false, &[], MAX_STORAGE_BUFFERS), "ubgroup");
+    check_pipeline(GOOD, false, MAX_STORAGE_BUFFERS).unwrap();
+    rejected(check_pipeline("@compute @workgroup_size(1) fn other() {}", false, MAX_STORAGE_BUFFERS), "main");
+    rejected(check_pipeline("fn main( {", false, MAX_STORAGE_BUFFERS), "wgpu");
+    rejected(check_pipeline(VOTE, false, MAX_STORAGE_BUFFERS), "ubgroup");
 }
 
 #[test]
@@ -923,9 +887,9 @@ fn disagreeing_bindings_are_rejected() {
 
 #[test]
 fn disagreeing_workgroup_sizes_are_rejected() {
-    let module = specialised(GOOD, &[("WIDTH", 128.0)]).0;
-    check_workgroup_size(&module, [128, 1, 1]).unwrap();
-    rejected(check_workgroup_size(&module, [64, 1, 1]), "[128, 1, 1]");
+    let module = valid(GOOD).0;
+    check_workgroup_size(&module, [64, 1, 1]).unwrap();
+    rejected(check_workgroup_size(&module, [128, 1, 1]), "[128, 1, 1]");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{parse, rejected, specialise, to_hlsl, to_msl, validate};
+use super::{parse, rejected, to_hlsl, to_msl, validate};
 
 /// The exponent of infinity and NaN, as both languages write it.
 const EXPONENT: &str = "2139095040u";
@@ -122,10 +122,9 @@ fn check(text: &str) -> Result<usize, String> {
 }
 
 /// The text for Metal and the text for DX12.
-fn translated(wgsl: &str, subgroups: bool, constants: &[(&str, f64)]) -> [String; 2] {
+fn translated(wgsl: &str, subgroups: bool) -> [String; 2] {
     let module = parse(wgsl).unwrap();
     let info = validate(&module, wgsl, subgroups).unwrap();
-    let (module, info) = specialise(&module, &info, constants).unwrap();
     let msl = if subgroups { (2, 1) } else { (2, 0) };
     [to_msl(&module, &info, msl).unwrap(), to_hlsl(&module, &info, subgroups).unwrap()]
 }
@@ -135,7 +134,7 @@ fn finite_checks_work_on_integers() {
     let mut checking = BTreeSet::new();
     let mut failures = Vec::new();
     for source in hotrow::internals::sources().iter().filter(|source| !source.float_atomics) {
-        let texts = translated(&source.wgsl, source.subgroups, &[]);
+        let texts = translated(&source.wgsl, source.subgroups);
         let counts = texts.map(|text| {
             check(&text).unwrap_or_else(|error| {
                 failures.push(format!("{}/{}: {error}", source.name, source.variant));
@@ -184,7 +183,7 @@ fn checks_of_floats_are_rejected() {
         .replace("Bits(0x7f800000u)", "0x7f800000u")
         .replace("all(", "(");
     for right in [CHECKED, &narrow] {
-        for text in translated(right, false, &[]) {
+        for text in translated(right, false) {
             assert_eq!(check(&text), Ok(2), "{text}");
         }
         let wrong = [
@@ -206,7 +205,7 @@ fn checks_of_floats_are_rejected() {
         ];
         for (wgsl, because) in wrong {
             assert_ne!(wgsl, right, "{because}");
-            for text in translated(&wgsl, false, &[]) {
+            for text in translated(&wgsl, false) {
                 rejected(check(&text), because);
             }
         }
@@ -221,7 +220,7 @@ fn bits_that_are_not_hidden_are_rejected() {
         let source = sources.iter().find(|source| source.name == name && source.variant == variant).unwrap();
         let wrong = source.wgsl.replace(" ^ Bits(params.zero)", "").replace(" ^ params.zero", "");
         assert_ne!(wrong, source.wgsl, "{name}");
-        for text in translated(&wrong, false, &[]) {
+        for text in translated(&wrong, false) {
             rejected(check(&text), "the bits of a float");
         }
     }

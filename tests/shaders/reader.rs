@@ -56,7 +56,7 @@ fn every_reader_passes_every_check() {
     assert!(modules.len() > 15);
     for (name, module, text) in &modules {
         let bindings = text.bindings();
-        check_all(module, false, &[], bindings.len() + 1).unwrap_or_else(|error| panic!("{name}: {error}"));
+        check_all(module, false, bindings.len() + 1).unwrap_or_else(|error| panic!("{name}: {error}"));
         let own = text.compose();
         check_directives(&own).unwrap();
         let parsed = parse(&own).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -127,6 +127,6 @@ fn a_bind_group_in_use_is_refused() {
         @group(0) @binding(0) var<storage, read_write> sink: array<vec4<f32>>;
         @compute @workgroup_size(1) fn main() { sink[0] = emb_row4(7u, 0u); }"
     };
-    check_all(&text(1), false, &[], MAX_STORAGE_BUFFERS).unwrap();
-    rejected(check_all(&text(0), false, &[], MAX_STORAGE_BUFFERS), "conflict with other resource");
+    check_all(&text(1), false, MAX_STORAGE_BUFFERS).unwrap();
+    rejected(check_all(&text(0), false, MAX_STORAGE_BUFFERS), "conflict with other resource");
 }
