@@ -1,5 +1,5 @@
-//! Every stage on the lane executor (`wgsl-lanes`): its tests' own inputs and whole runs, against the CPU; and mutants of every
-//! kernel over the same inputs. Needs no GPU.
+//! Every stage on the lane executor (`wgsl-lanes`): whole runs against the CPU, and the tests of `stages/mod.rs`; and mutants of every kernel over the same
+//! inputs. Needs no GPU.
 //!
 //! A run of everything (`scripts/lanes`, which sets `HOTROW_TEST_SHARE=1`) takes all sizes of subgroups and all orders, prints the table, and keeps in
 //! `lanes.txt` a hash of each kernel's texts. Any other takes whole runs of one seed on one device, and the mutants of kernels whose texts have changed
@@ -54,7 +54,7 @@ struct Sum {
     tally: Tally,
 }
 
-/// Runs every stage's tests, and whole runs with some seeds, on a device.
+/// Runs the tests of single stages, and whole runs with some seeds, on a device.
 fn run(config: &Config, sum: &Mutex<Sum>) {
     let start = Instant::now();
     let (context, world) = runs::context(config);
@@ -123,7 +123,7 @@ fn none_is_new(report: &Report) -> Vec<&Finding> {
     expected
 }
 
-/// Whole runs with the run's seed, the stages' tests that name these kernels, and the kernels' mutants, as long as there is time. Returns how many
+/// Whole runs with the run's seed, the tests of stages that name these kernels, and the kernels' mutants, as long as there is time. Returns how many
 /// mutants it found and tried, without those that nothing can tell. Half of the time is the mutants'. Which tests and mutants come first depends on
 /// the seed.
 fn some(time: Option<Duration>, kernels: &BTreeSet<&str>) -> (usize, usize) {

@@ -424,13 +424,14 @@ fn an_array_of_more_than_65535_blocks(context: &Context) {
     }
 }
 
-/// Rows next to multiples of the prime and to the ends of 32 bits, where the product comes closest to its bounds; many chunks, whose product with a
+/// Rows next to multiples of the prime and to the ends of 32 bits, where the product comes closest to its bounds; a row whose hash is the prime; many chunks, whose product with a
 /// chunk's number exceeds the prime many times.
 #[gpu_test]
 fn rows_of_any_number_are_looked_up(context: &Context) {
     let near =
         [0, PRIME, 2 * PRIME, u32::MAX - 4].into_iter().flat_map(|of| (0..4).map(move |more| of.wrapping_add(more)));
-    let rows: Vec<u32> = near.chain([PRIME - 1, 2 * PRIME - 1]).filter(|&row| row < u32::MAX - 1).collect();
+    let rows: Vec<u32> =
+        near.chain([PRIME - 1, 2 * PRIME - 1, 509_943_417]).filter(|&row| row < u32::MAX - 1).collect();
     for (dim, weights, chunk, rows) in [(10, 64, 8, &rows[..]), (10, 70, 10, &rows), (1 << 16, 5000, 1, &rows[..4])] {
         let addressing = if chunk == dim { Addressing::Rows } else { Addressing::Hashed };
         let config = Config::new(&[u32::MAX - 2, 1], dim, weights, chunk).with_addressing(addressing);

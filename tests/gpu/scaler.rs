@@ -4,13 +4,12 @@ use hotrow::{
     Bags, Batch, Context, CpuScaler, Error, FloatBuffer, GradSlice, Group, GroupConfig, LossScale, Mode, Placement,
     Scaler, ScalerState, prelude::*, wgpu,
 };
-use rand::{RngExt as _, SeedableRng as _};
+use rand::{RngExt as _, SeedableRng as _, seq::IndexedRandom as _};
 use rand_pcg::Pcg64;
 
 use crate::{
     caller::{self, READ, Shader, UNIFORM, WRITE, storage},
     encoded::Encoded,
-    stages::one_of,
 };
 use hotrow_harness::{
     device::with_gpu,
@@ -75,14 +74,16 @@ fn the_state_is_the_cpus() {
                             1 => ours.scale() * 2f32.powf(source.random_range(-30.0..18.0)),
                             _ => ours.scale() * 2f32.powf(source.random_range(-12.0..-6.0)),
                         };
-                        let n = one_of(&mut source, &[1usize, 2, 3, 7, 255, 256, 257, 1000, 2049, 5001]);
+                        let n = *[1usize, 2, 3, 7, 255, 256, 257, 1000, 2049, 5001].choose(&mut source).unwrap();
                         let mut value = || size * source.random_range(-1.0..1.0f32);
                         let mut halves: Vec<u16> = (0..n).map(|_| half::f16::from_f32(value()).to_bits()).collect();
                         let mut floats: Vec<f32> = (0..n).map(|_| value()).collect();
                         let at = source.random_range(0..n);
                         match source.random_range(0..6) {
-                            0 => halves[at] = one_of(&mut source, &[0x7c00, 0xfc00, 0x7e00, 0xfe01]),
-                            1 => floats[at] = one_of(&mut source, &[f32::INFINITY, f32::NEG_INFINITY, f32::NAN]),
+                            0 => halves[at] = *[0x7c00, 0xfc00, 0x7e00, 0xfe01].choose(&mut source).unwrap(),
+                            1 => {
+                                floats[at] = *[f32::INFINITY, f32::NEG_INFINITY, f32::NAN].choose(&mut source).unwrap();
+                            }
                             _ => {}
                         }
                         let (first, second) = (

@@ -138,8 +138,9 @@ pub fn steps_are_the_cpus<T: Array>(
     let (mut array, mut mirror) = (new(config), CpuSharedGroup::new(config.clone()).unwrap());
     let mut last = None;
     for (step, bags) in (0..).zip(batches) {
+        let frozen = array.forward(bags.bags(), Mode::Frozen).unwrap(); // counts nothing
         let found = forward(&mut array, bags);
-        assert!(found == forward(&mut mirror, bags), "outputs of step {step}, {config:?}");
+        assert!(found == forward(&mut mirror, bags) && frozen == found, "outputs of step {step}, {config:?}");
         let grads = random_grads(step, found.len());
         let before = snapshot(&mut array);
         let found = array.gradient(GradSlice::F32(&grads)).unwrap();

@@ -47,8 +47,6 @@ pub mod layers;
 pub mod lockstep;
 pub mod modules;
 pub mod naive;
-pub mod oracle;
-pub mod pairwise;
 pub mod pins;
 pub mod prefetch;
 pub mod ranks;

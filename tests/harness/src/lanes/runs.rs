@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use hotrow::{
-    Context, ContextOptions, CpuGroup, CpuScaler, CpuSharedGroup, FloatBuffer, GradSlice, Group, GroupConfig, Lookup,
-    LossScale, Optimizer, Placement, Policy, Pooling, Scaler, SharedArray, SharedGroup,
+    Context, ContextOptions, CpuGroup, CpuScaler, FloatBuffer, GradSlice, Group, GroupConfig, Lookup, LossScale,
+    Optimizer, Placement, Policy, Scaler, SharedArray, SharedGroup,
     internals::AddBody,
     robe::{Backward, Config as RobeConfig, RobeSnapshot},
 };
@@ -14,9 +14,13 @@ use wgpu::util::DeviceExt as _;
 use wgsl_lanes::{Config, World, open};
 
 use crate::{
+    arrays::{exact_sums_are_the_sorted_ones, steps_are_the_cpus, steps_by_given_gradients},
     lockstep::{Batch, Codes, Pair, random_run, random_since},
     prefetch::{busy_config, play, random_plans},
-    shared::{Bags, any_order, bags, close, config, forward, moved_within, outputs, packed, random_grads, weights},
+    shared::{
+        Bags, WAYS, any_order, bags, close, config, exact, forward, moved_within, outputs, packed, random_grads,
+        weights,
+    },
 };
 
 /// A context on a device of the executor.
@@ -125,26 +129,16 @@ fn snapshot(group: &mut dyn SharedArray) -> RobeSnapshot {
     group.snapshot().unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Steps of a shared array whose sums are exact: the bits of the CPU, dense, sparse and atomic.
+/// Steps of a shared array whose sums are exact: the bits of the CPU, dense and sparse, and of the sorted backwards, atomic.
 pub fn array(context: &Context, seed: u64) {
-    let pooling = [Pooling::Sum, Pooling::None][seed as usize % 2];
-    let config: RobeConfig = config(seed).with_pooling(pooling).with_optimizer(Optimizer::sgd(0.5));
-    let run = |group: &mut dyn Lookup| {
-        for step in 0..2 {
-            let bags = Bags { weights: None, ..bags(&config, seed + step, 8, 40) };
-            let outputs = forward(group, &bags).len();
-            let grads: Vec<f32> = random_grads(step, outputs).iter().map(|g| (g * 8.0).round()).collect();
-            group.backward(&grads).unwrap_or_else(|error| panic!("{error}"));
-        }
-    };
-    let mut mirror = CpuSharedGroup::new(config.clone()).unwrap_or_else(|error| panic!("{error}"));
-    run(&mut mirror);
-    for backward in [Backward::Dense, Backward::Sparse, Backward::Atomic] {
-        let mut group = SharedGroup::new(context, config.clone().with_backward(backward))
-            .unwrap_or_else(|error| panic!("{config:?}: {error}"));
-        run(&mut group);
-        assert!(snapshot(&mut group) == snapshot(&mut mirror), "array, seed {seed}, {backward:?}, {config:?}");
+    let config = exact(seed);
+    let new = |config: &RobeConfig| SharedGroup::new(context, config.clone()).unwrap_or_else(|error| panic!("{error}"));
+    let batches = [0, 1].map(|step| Bags { weights: None, ..bags(&config, seed + step, 8, 40) });
+    for backward in WAYS {
+        steps_are_the_cpus(&new, &config.clone().with_backward(backward), &batches);
     }
+    exact_sums_are_the_sorted_ones(&new, seed, &config);
+    steps_by_given_gradients(&new, seed);
 }
 
 /// Steps of a packed shared array, or of one with weights, decay and AdaGrad, against the model.
