@@ -6,6 +6,12 @@ use hotrow::internals::{
 };
 use serde_json::{Value, json};
 
+fn module(name: &str, variant: &str, wgsl: &str, subgroups: bool, storage_buffers: usize) -> Value {
+    json!({
+        "name": name, "variant": variant, "wgsl": wgsl, "subgroups": subgroups, "storage_buffers": storage_buffers, "constants": {},
+    })
+}
+
 /// Two readers, one with feedback, in a module with a shader of each stage.
 fn two_readers() -> Value {
     let text = |prefix, group, feedback| ReaderText {
@@ -30,14 +36,8 @@ fn two_readers() -> Value {
             sink[id.x] = find(id.x);
         }
     ";
-    json!({
-        "name": "reader",
-        "variant": "two readers",
-        "wgsl": text("emb", 0, Some(list)).compose() + &text("map", 2, None).compose() + entries,
-        "subgroups": false,
-        "storage_buffers": 6,
-        "constants": {},
-    })
+    let wgsl = text("emb", 0, Some(list)).compose() + &text("map", 2, None).compose() + entries;
+    module("reader", "two readers", &wgsl, false, 6)
 }
 
 fn main() -> serde_json::Result<()> {
@@ -51,25 +51,11 @@ fn main() -> serde_json::Result<()> {
             let kernel = internals::kernels().iter().find(|kernel| kernel.name == source.name);
             let bindings = kernel.map_or_else(Vec::new, |kernel| shader::bindings(kernel, source.cut));
             let storage = bindings.iter().filter(|(access, _)| *access != Access::Uniform).count();
-            json!({
-                "name": source.name,
-                "variant": source.variant,
-                "wgsl": source.wgsl,
-                "subgroups": source.subgroups,
-                "storage_buffers": storage,
-                "constants": {},
-            })
+            module(source.name, source.variant, &source.wgsl, source.subgroups, storage)
         })
         .chain(shader::reader_modules().into_iter().map(|(variant, wgsl, text)| {
             let storage = text.bindings().iter().filter(|(access, _)| *access != Access::Uniform).count() + 1;
-            json!({
-                "name": "reader",
-                "variant": variant,
-                "wgsl": wgsl,
-                "subgroups": false,
-                "storage_buffers": storage,
-                "constants": {},
-            })
+            module("reader", &variant, &wgsl, false, storage)
         }))
         .chain([two_readers()])
         .collect();

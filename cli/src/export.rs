@@ -104,7 +104,6 @@ impl Tables {
         each.map(|(at, rows)| (name(at), vec![rows.len() as u64, width])).collect()
     }
 
-    /// The header of a file of safetensors.
     fn header(&self, texts: &[(&str, String)], dtype: Dtype, width: u64) -> Vec<u8> {
         let named = self.named(width);
         safetensors::header(texts, named.iter().map(|(name, shape)| (name.as_str(), dtype, shape.clone())))
@@ -188,16 +187,22 @@ fn export_array(options: &Options, args: &Args, config: Config, step: u32) -> Re
     let hash = [("step", step), ("prime", hash::PRIME), ("r1", hash::R1), ("r2", hash::R2), ("r3", hash::R3)];
     let found = Object::default().with("tables", serde_json::json!(config.tables)).and(array.clone());
     output::write_json(&constants, &hash.into_iter().fold(found, |found, (name, value)| found.with(name, value)))?;
+    let rows = config.rows().total_rows();
+    told(options, args, [config.tables.len() as u64, rows], array, Object::default())
+}
+
+/// Writes and prints what was written; `more` comes behind the file's size.
+fn told(options: &Options, args: &Args, sizes: [u64; 2], about: Object, more: Object) -> Result<(), Failure> {
     let report = Object::default()
         .with("format", value_name(&args.format))
-        .with("file", out.display().to_string())
-        .with("tables", config.tables.len())
-        .with("rows", config.rows().total_rows())
-        .and(array)
-        .with("file_bytes", std::fs::metadata(out)?.len());
+        .with("file", args.out.display().to_string())
+        .with("tables", sizes[0])
+        .with("rows", sizes[1])
+        .and(about)
+        .with("file_bytes", std::fs::metadata(&args.out)?.len())
+        .and(more);
     options.write_json(&report)?;
-    output::print(&report.table("export"))?;
-    Ok(())
+    Ok(output::print(&report.table("export"))?)
 }
 
 pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
@@ -252,16 +257,7 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
             "note: {rows} too small for FP16; all weights of such a row come out as its bias: take format npy or safetensors"
         ));
     }
-    let report = Object::default()
-        .with("format", value_name(&args.format))
-        .with("file", out.display().to_string())
-        .with("tables", tables.tables.len())
-        .with("rows", rows)
-        .with("dim", dim)
-        .with("precision", precision.name())
-        .with("file_bytes", std::fs::metadata(out)?.len())
-        .with("largest_change", Object::or_null(rounding));
-    options.write_json(&report)?;
-    output::print(&report.table("export"))?;
-    Ok(())
+    let about = Object::default().with("dim", dim).with("precision", precision.name());
+    let more = Object::default().with("largest_change", Object::or_null(rounding));
+    told(options, args, [tables.tables.len() as u64, rows], about, more)
 }

@@ -8,6 +8,7 @@
 //!
 //! Rows with FP32 in place of FP16, or the other way round, are recognised when they are read.
 
+use anyhow::ensure;
 use hotrow::internals::codec::{f32_from_half, half_from_f32};
 use hotrow::{Precision, Rounding, internals::RowLayout};
 use std::ops::Range;
@@ -28,23 +29,6 @@ impl Form {
             Self::Tbe => "tbe",
         }
     }
-}
-
-/// The reason why a form cannot hold a table, or a table cannot hold a row.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub(crate) enum FormError {
-    #[error("wanted precision int8, int4 or int2 in format {form}, found {found}; take format npy or safetensors")]
-    Precision { form: &'static str, found: Precision },
-    #[error(
-        "wanted a dim that is a multiple of {multiple} in format {form} of {precision}, found {dim}; take format npy or safetensors"
-    )]
-    Dim { form: &'static str, precision: Precision, multiple: u32, dim: u32 },
-    #[error(
-        "row {row}: wanted a {what} of at most 65504 in magnitude, as FP16 can hold, found {found}; take format npy or safetensors"
-    )]
-    Overflow { row: u32, what: &'static str, found: f32 },
-    #[error("row {row}: wanted finite weights, found scale {scale} and bias {bias}; are format and precision right?")]
-    Row { row: u32, scale: f32, bias: f32 },
 }
 
 /// What rounding scale and bias to FP16 changes in a table. The codes stay.
@@ -123,21 +107,23 @@ impl Look {
 }
 
 impl RowForm {
-    /// # Errors
-    /// [`FormError::Precision`], [`FormError::Dim`].
-    pub(crate) fn new(form: Form, precision: Precision, dim: u32) -> Result<Self, FormError> {
-        if !precision.is_integer() {
-            return Err(FormError::Precision { form: form.name(), found: precision });
-        }
+    /// The form of a table, or why it cannot hold one.
+    pub(crate) fn new(form: Form, precision: Precision, dim: u32) -> anyhow::Result<Self> {
+        let (name, remedy) = (form.name(), "take format npy or safetensors");
+        ensure!(
+            precision.is_integer(),
+            "wanted precision int8, int4 or int2 in format {name}, found {precision}; {remedy}"
+        );
         // FBGEMM's operators want whole words of 2 bytes before an FP16 scale; TBE wants whole bytes.
         let multiple = match (form, precision) {
             (Form::Fused, Precision::Int8) => 1,
             (Form::Fused, _) => 16 / precision.bits(),
             (Form::Tbe, _) => 8 / precision.bits(),
         };
-        if !dim.is_multiple_of(multiple) {
-            return Err(FormError::Dim { form: form.name(), precision, multiple, dim });
-        }
+        ensure!(
+            dim.is_multiple_of(multiple),
+            "wanted a dim that is a multiple of {multiple} in format {name} of {precision}, found {dim}; {remedy}"
+        );
         let number = if Self::is_half(form, precision) { 2 } else { 4 };
         Ok(Self { form, precision, dim, number })
     }
@@ -163,7 +149,6 @@ impl RowForm {
         (u64::from(self.dim) * u64::from(self.precision.bits()) / 8) as usize
     }
 
-    /// Bytes of a row.
     pub(crate) fn bytes(&self) -> usize {
         self.payload() + 2 * self.number
     }
@@ -183,9 +168,6 @@ impl RowForm {
     }
 
     /// Writes row `row` of a table, whose record this is, and adds what rounding changes.
-    ///
-    /// # Errors
-    /// [`FormError::Overflow`].
     pub(crate) fn write(
         &self,
         layout: &RowLayout,
@@ -193,7 +175,7 @@ impl RowForm {
         record: &[u32],
         out: &mut [u8],
         change: &mut Change,
-    ) -> Result<(), FormError> {
+    ) -> anyhow::Result<()> {
         let numbers = [record[0], record[1]].map(f32::from_bits);
         let [codes, scale, bias] = self.places();
         out[codes.clone()].copy_from_slice(&codes_of(layout, record)[..codes.len()]);
@@ -203,9 +185,10 @@ impl RowForm {
             return Ok(());
         }
         for (what, found) in ["scale", "bias"].into_iter().zip(numbers) {
-            if found.abs() > MOST_HALF {
-                return Err(FormError::Overflow { row, what, found });
-            }
+            ensure!(
+                found.abs() <= MOST_HALF,
+                "row {row}: wanted a {what} of at most 65504 in magnitude, as FP16 can hold, found {found}; take format npy or safetensors"
+            );
         }
         let halves = numbers.map(|number| half_from_f32(number, Rounding::Nearest, || 0));
         out[scale].copy_from_slice(&halves[0].to_le_bytes()[..2]);
@@ -214,7 +197,6 @@ impl RowForm {
         Ok(())
     }
 
-    /// Scale and bias of a row.
     fn numbers(&self, bytes: &[u8]) -> [f32; 2] {
         let [_, scale, bias] = self.places();
         [&bytes[scale], &bytes[bias]].map(|number| match *number {
@@ -260,18 +242,16 @@ impl RowForm {
     }
 
     /// Makes the record of row `row` of these bytes. The optimiser's state is zero.
-    ///
-    /// # Errors
-    /// [`FormError::Row`].
-    pub(crate) fn read(&self, layout: &RowLayout, row: u32, bytes: &[u8], record: &mut [u32]) -> Result<(), FormError> {
+    pub(crate) fn read(&self, layout: &RowLayout, row: u32, bytes: &[u8], record: &mut [u32]) -> anyhow::Result<()> {
         let codes = self.places()[0].clone();
         let [scale, bias] = self.numbers(bytes);
         // SPEC 2: a scale below the normal numbers counts as 0, and so do its codes.
         let is_constant = scale.abs() < f32::MIN_POSITIVE;
         // FBGEMM writes a scale below 0 where the rounded bias of a constant row is above its values.
-        if !(bias.is_finite() && (self.top() as f32 * scale + bias).is_finite()) {
-            return Err(FormError::Row { row, scale, bias });
-        }
+        ensure!(
+            bias.is_finite() && (self.top() as f32 * scale + bias).is_finite(),
+            "row {row}: wanted finite weights, found scale {scale} and bias {bias}; are format and precision right?"
+        );
         record.fill(0);
         record[0] = if is_constant { 0 } else { scale.to_bits() };
         record[1] = if bias == 0.0 { 0 } else { bias.to_bits() };
@@ -328,7 +308,7 @@ mod tests {
                 assert_eq!(dim_of(bytes - 1), wanted);
             }
             assert!(RowForm::of_bytes(form, precision, true, 3).is_none());
-            assert!(matches!(RowForm::new(form, Precision::Fp16, 8), Err(FormError::Precision { .. })));
+            assert!(RowForm::new(form, Precision::Fp16, 8).is_err());
         }
     }
 
@@ -357,9 +337,9 @@ mod tests {
         assert_eq!(found.lost_scales, 0);
         assert_eq!(write(2f32.powi(-30), 0.0).unwrap().lost_scales, 1);
         assert!(write(65504.0, -65504.0).is_ok());
-        let error = |what, found| Err(FormError::Overflow { row: 7, what, found });
-        assert_eq!(write(65505.0, 0.0), error("scale", 65505.0));
-        assert_eq!(write(1.0, -70000.0), error("bias", -70000.0));
+        let mut error = |scale, bias| write(scale, bias).unwrap_err().to_string();
+        assert!(error(65505.0, 0.0).starts_with("row 7: wanted a scale of at most 65504"));
+        assert!(error(1.0, -70000.0).contains("a bias of at most 65504 in magnitude, as FP16 can hold, found -70000"));
     }
 
     fn to_half(number: f32) -> u32 {
@@ -395,8 +375,8 @@ mod tests {
                 assert!(row.read(&layout, 3, &numbers(good), &mut record).is_ok());
             }
             for bad in [[f32::NAN, 0.0], [f32::INFINITY, 0.0], [1.0, f32::NAN], [1.0, f32::NEG_INFINITY]] {
-                let found = row.read(&layout, 3, &numbers(bad), &mut record);
-                assert!(matches!(found, Err(FormError::Row { row: 3, .. })), "{bad:?}");
+                let found = row.read(&layout, 3, &numbers(bad), &mut record).unwrap_err().to_string();
+                assert!(found.starts_with("row 3: wanted finite weights"), "{bad:?}: {found}");
             }
             // Without a scale all codes count as 0.
             row.read(&layout, 3, &numbers([0.0, 2.0]), &mut record).unwrap();

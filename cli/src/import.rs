@@ -70,9 +70,7 @@ struct Found {
 }
 
 enum Content {
-    /// Rows of floats.
     Values(Stacked),
-    /// Rows of bytes.
     Codes { matrices: Vec<Matrix>, tensors: Tensors, form: RowForm, precision: Precision },
 }
 
@@ -92,7 +90,6 @@ impl Args {
         self.format.map_or_else(by_ending, Ok)
     }
 
-    /// The configuration of the new group.
     fn config(&self, options: &Options, found: &Found) -> Result<GroupConfig, Failure> {
         let held = match &found.content {
             Content::Values(_) => None,
@@ -402,7 +399,6 @@ fn pieces(
     Ok(())
 }
 
-/// Writes the records of a new group.
 fn fill(
     group: &mut CpuGroup,
     path: &Path,

@@ -7,11 +7,11 @@ use hotrow::{
     internals::{LookupBody, RankBody},
     requirements, wgpu,
 };
+use hotrow_report::clock;
 use hotrow_report::failure::Failure;
 use hotrow_report::object::{Field, Object};
 use hotrow_report::options::{Backend, Options};
 use hotrow_report::output;
-use hotrow_report::stamps;
 
 /// List adapters, their limits, the kernels and memory paths they get with the reasons, and run a self-test
 #[derive(Debug, clap::Args)]
@@ -122,7 +122,7 @@ impl Adapter {
             .with("add", caps.choose_add().name())
             .with("memory", memory)
             .with("timestamps", caps.timestamps)
-            .with("timestamp_step", opened.as_ref().ok().and_then(stamps::step));
+            .with("timestamp_step", opened.as_ref().ok().and_then(clock::step));
         let self_test = opened.as_ref().ok().filter(|_| !args.no_self_test).map(test);
         let unusable = opened.err().map(|error| error.to_string());
         Self { name: info.name, hardware, found, unusable, self_test }

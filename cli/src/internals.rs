@@ -12,17 +12,11 @@ fn parsed(line: impl IntoIterator<Item = OsString>) -> Result<Cli, String> {
 }
 
 /// Reads a command line, whose first word is the program's name.
-///
-/// # Errors
-/// The message of a refused line.
 pub fn options(line: impl IntoIterator<Item = OsString>) -> Result<(), String> {
     parsed(line).map(drop)
 }
 
 /// Makes the group that `hotrow import` would save.
-///
-/// # Errors
-/// The message of the command.
 pub fn import(line: impl IntoIterator<Item = OsString>) -> Result<CpuGroup, String> {
     match parsed(line)? {
         Cli { options, command: Command::Import(args) } => args
@@ -35,17 +29,11 @@ pub fn import(line: impl IntoIterator<Item = OsString>) -> Result<CpuGroup, Stri
 }
 
 /// Reads a report of `bench` or of the measuring page, and composes text and charts of it. Returns the number of figures.
-///
-/// # Errors
-/// The message of the command.
 pub fn bench_compare(bytes: &[u8]) -> Result<usize, String> {
     bench::compare::compose(bytes)
 }
 
 /// Reads a distribution, and draws `lookups` rows of it. Returns the number of its rows and the rows drawn.
-///
-/// # Errors
-/// The message of the command.
 pub fn distribution(text: &str, lookups: usize) -> Result<(u64, Vec<u32>), String> {
     let found: Distribution = text.parse()?;
     found.skew().map_err(|error| error.to_string())?;

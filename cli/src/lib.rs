@@ -11,7 +11,6 @@ mod plan;
 mod reshard;
 mod self_test;
 mod simulate;
-mod simulate_gpu;
 mod tensors;
 
 use clap::{Parser, Subcommand};

@@ -4,10 +4,6 @@
 fn main() -> std::process::ExitCode {
     // SAFETY: no thread has been started.
     unsafe { std::env::set_var("XDG_RUNTIME_DIR", hotrow_report::start::runtime_folder()) };
-    match hotrow_report::ranks::launched() {
-        None => hotrow_cli::main(),
-        Some(launched) => {
-            launched.refuse("hotrow", "start hotrow-mpi in its place (cargo build -p hotrow-lab --features mpi)")
-        }
-    }
+    let remedy = "start hotrow-mpi in its place (cargo build -p hotrow-lab --features mpi)";
+    hotrow_report::start::alone("hotrow", remedy, hotrow_cli::main)
 }

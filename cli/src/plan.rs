@@ -3,7 +3,6 @@
 
 pub(crate) mod amount;
 mod cache;
-mod charts;
 pub(crate) mod dist;
 pub(crate) mod distribution;
 mod input;

@@ -1,9 +1,9 @@
 //! `hotrow simulate`: hit rates of traces for sizes x ways x policies (Yang 2020, Tables 6 and 10).
 
-use crate::simulate_gpu::gpu;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use hotrow::{Context, Counters, Policy, adapter};
+use hotrow::{Batch, Context, Counters, Group, GroupConfig, Mode, Policy, Pooling, Precision, adapter, prelude::*};
 use hotrow_plan::simulate::{Best, Geometry, Simulator, WINDOW_WAYS};
+use hotrow_report::clock::{Clock, Rounds};
 use hotrow_report::failure::{Failure, ensure_usage};
 use hotrow_report::names::{self, COMPARED, list};
 use hotrow_report::object::{self, Field, Object, fields};
@@ -119,7 +119,7 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     };
     let (mut outcomes, mut tables) = (Vec::new(), String::new());
     for text in &traces {
-        let trace = options.trace_with(text, &args.reading, args.table_file.as_deref())?;
+        let trace = options.trace(text, &args.reading, args.table_file.as_deref())?;
         if context.is_some() && trace.tables.is_some() {
             output::note(&format!("note: {}: hits of each table are counted with --backend cpu", trace.name));
         }
@@ -443,6 +443,58 @@ fn cpu(
             cache.counters()
         }
     })
+}
+
+/// Number of steps submitted at a time, so that the device neither waits for the host nor falls far behind.
+const STEPS: usize = 32;
+
+/// The most rows of a simulated table, which take 2 GiB with their frequencies.
+const MOST_ON_GPU: u32 = 1 << 28;
+
+/// Plays `trace` through the real kernels, of a table of `rows` rows with one FP32 value each, in batches of `batch` accesses through the device's cache of `shape` (32 ways). Static holds the `hottest`.
+fn gpu(
+    context: &Context,
+    trace: &Trace,
+    rows: u32,
+    (policy, window_ways): (Policy, u32),
+    (shape, hottest): (Geometry, &[u32]),
+    batch: usize,
+    progress: &Progress,
+) -> anyhow::Result<Counters> {
+    anyhow::ensure!(
+        rows <= MOST_ON_GPU,
+        "--backend gpu: wanted a table of at most {MOST_ON_GPU} rows, found {rows}; use --backend cpu"
+    );
+    let mut config = GroupConfig::new(&[rows], 1);
+    config.precision = Precision::Fp32;
+    (config.policy, config.window_ways) = (policy, window_ways);
+    config.forward_only = true;
+    config.pooling = Pooling::None;
+    config.cache_rows = shape.slots;
+    let mut group = Group::new(context, config)?;
+    if policy == Policy::Static {
+        group.pin(hottest, shape.ways)?;
+    }
+    let clock = Clock::new(context, Rounds::ONE);
+    let longest = batch.min(trace.ids.len()) as u32;
+    let offsets = clock.storage(&(0..=longest).collect::<Vec<_>>());
+    let outputs = clock.storage(&vec![0; longest as usize]);
+    for stretch in trace.ids.chunks(batch.saturating_mul(STEPS)) {
+        let mut encoder = clock.encoder();
+        for ids in stretch.chunks(batch) {
+            let indices = clock.storage(ids);
+            let one = Batch {
+                indices: Some(indices.slice(..)),
+                offsets: offsets.slice(..4 * (ids.len() as u64 + 1)),
+                weights: None,
+            };
+            group.encode_forward(&mut encoder, &one, outputs.slice(..), Mode::Train)?;
+        }
+        clock.submit(encoder)?;
+        progress.advance(stretch.len() as u64);
+    }
+    group.check()?;
+    Ok(group.counters()?.into_iter().sum())
 }
 
 /// Hit rates of a trace's tables, with a column for each configuration.

@@ -2,7 +2,7 @@
 //! on a GPU.
 
 use crate::common::command::{ended, hotrow, read, without_drivers};
-use crate::common::records::{broken, goal, number, records};
+use crate::common::records::{goal, number, records};
 use crate::golden;
 use serde_json::Value;
 use std::path::Path;
@@ -70,28 +70,6 @@ fn without_a_driver_it_says_so_and_measures_the_cpu() {
 }
 
 #[test]
-fn roundings_are_measured_side_by_side() {
-    let folder = tempfile::tempdir().unwrap();
-    let more =
-        ["--precision", "int8,fp32", "--policy", "lru", "--rounding", "nearest,stochastic", "--hit-rate", "0,100"];
-    let (out, _) = bench(folder.path(), &[&SMALL[..], &more].concat(), 0);
-    let results = folder.path().join("results");
-    let (report, text) =
-        (read(results.join("bench.json")), |name| std::fs::read_to_string(results.join(name)).unwrap());
-    let of = |rounding: &str| records(&report, "forward", &[("rounding", rounding.into())]).len();
-    // Two hit rates behind a cache, and one point without; the CSV has the setting, the chart a line.
-    assert_eq!(
-        [of("nearest"), of("stochastic"), records(&report, "forward", &[("kind", "cached".into())]).len()],
-        [3, 3, 6]
-    );
-    assert!(["nearest", "stochastic"].iter().all(|name| text("bench.csv").contains(&format!("rounding={name}"))));
-    for label in ["INT8 nearest, LRU", "INT8 stochastic, LRU", "FP32, LRU"] {
-        assert!(out.contains(label) && text("bench-cpu-backward.svg").contains(label), "{label}\n{out}");
-    }
-    assert!(!out.contains("FP32 nearest"), "{out}");
-}
-
-#[test]
 fn the_gpu_is_not_replaced_behind_ones_back() {
     let folder = tempfile::tempdir().unwrap();
     for (args, hint) in [
@@ -122,39 +100,25 @@ fn robe(folder: &Path, more: &[&str]) -> (String, Value) {
 
 const WAYS: [&str; 3] = ["dense update", "sparse update", "atomic update"];
 
-/// The first place where a report of `bench robe` lacks a figure or has an impossible one.
-fn robe_wrong(report: &Value) -> Option<String> {
-    if report["schema"] != 2 || report["command"] != "bench robe" {
-        return Some(format!("{} {}", report["schema"], report["command"]));
-    }
-    let forwards = records(report, "forward", &[("shape", "array".into())]);
-    let left_out = report["left_out"].as_array()?.len();
-    // 3 numbers of rows x 4 compressions x 2 chunks.
-    if forwards.len() + left_out != 24 {
-        return Some(format!("{} arrays measured, {left_out} refused", forwards.len()));
-    }
-    for forward in forwards {
-        let place = |name: &'static str| (name, forward["setting"][name].clone());
-        let place = ["rows", "compression", "chunk", "weights"].map(place);
-        let of = |what: &str| records(report, what, &place).first().copied();
-        let lowest = |what: &str| of(what)?["spread"]["lowest"].as_f64().filter(|&seconds| seconds > 0.0);
-        let [Some(dense), Some(sparse), Some(atomic)] = WAYS.map(lowest) else { return Some(format!("{place:?}")) };
-        let near = |what: &str, wanted: f64| of(what).is_some_and(|found| (number(found) / wanted - 1.0).abs() < 1e-9);
-        let ratios = near("sparse against dense update", sparse / dense)
-            && near("atomic against the better update", atomic / dense.min(sparse));
-        if !ratios || number(forward) <= 0.0 || of("touched at most").is_none_or(|touched| number(touched) < 1.0) {
-            return Some(forward.to_string());
-        }
-    }
-    None
-}
-
 #[test]
 fn shared_tables_are_measured() {
     let folder = tempfile::tempdir().unwrap();
     let (out, report) = robe(folder.path(), &[]);
-    assert_eq!(robe_wrong(&report), None);
-    for file in ["robe-cpu.json", "robe-cpu.csv", "robe-cpu.md", "robe-cpu-heat.png", "robe-cpu-heat.svg"] {
+    assert_eq!((&report["schema"], &report["command"]), (&2.into(), &"bench robe".into()));
+    let forwards = records(&report, "forward", &[("shape", "array".into())]);
+    // 3 numbers of rows x 4 compressions x 2 chunks.
+    assert_eq!(forwards.len() + report["left_out"].as_array().unwrap().len(), 24);
+    for forward in forwards {
+        let place = ["rows", "compression", "chunk", "weights"].map(|name| (name, forward["setting"][name].clone()));
+        let of = |what: &str| records(&report, what, &place)[0];
+        let [dense, sparse, atomic] = WAYS.map(|way| of(way)["spread"]["lowest"].as_f64().unwrap());
+        assert!(dense.min(sparse).min(atomic) > 0.0 && number(forward) > 0.0, "{forward}");
+        let near = |what: &str, wanted: f64| (number(of(what)) / wanted - 1.0).abs() < 1e-9;
+        assert!(near("sparse against dense update", sparse / dense), "{forward}");
+        assert!(near("atomic against the better update", atomic / dense.min(sparse)), "{forward}");
+        assert!(number(of("touched at most")) >= 1.0, "{forward}");
+    }
+    for file in ["robe-cpu.json", "robe-cpu.csv", "robe-cpu.md", "robe-cpu.png", "robe-cpu.svg"] {
         assert!(folder.path().join("out").join(file).is_file() && out.contains(file), "{file}:\n{out}");
     }
     // 10 K rows x 16 at 10,000x give 16 weights, fewer than a chunk of 32.
@@ -165,16 +129,6 @@ fn shared_tables_are_measured() {
     assert_eq!(flat.into_iter().map(number).fold(0.0, f64::max), reached);
     // Without a GPU no goal is met or missed.
     assert!(report["goals"].as_array().unwrap().iter().all(|goal| goal["met"].is_null()));
-    // The companion: missing figures and impossible figures are noticed.
-    let array = |what: &'static str| move |record: &Value| record["what"] == what && record["shape"] == "array";
-    for what in ["touched at most", "sparse against dense update", "atomic against the better update"] {
-        assert!(robe_wrong(&broken(&report, array(what), None)).is_some(), "no {what}");
-        assert!(robe_wrong(&broken(&report, array(what), Some(0.0))).is_some(), "{what} of 0");
-    }
-    for way in WAYS {
-        assert!(robe_wrong(&broken(&report, array(way), None)).is_some(), "no {way}");
-    }
-    assert!(robe_wrong(&broken(&report, array("forward"), Some(-1.0))).is_some());
 }
 
 #[test]

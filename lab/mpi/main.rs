@@ -52,10 +52,7 @@ fn main() -> ExitCode {
     unsafe { env::set_var("XDG_RUNTIME_DIR", hotrow_report::start::runtime_folder()) };
     let first = env::args_os().nth(1);
     if first.is_some_and(|first| !OWN.iter().any(|own| first == *own)) {
-        return match hotrow_report::ranks::launched() {
-            None => hotrow_cli::main(),
-            Some(launched) => launched.refuse("this subcommand", "start it without mpirun"),
-        };
+        return hotrow_report::start::alone("this subcommand", "start it without mpirun", hotrow_cli::main);
     }
     match Cli::parse().command {
         Command::Check => mpi::run(check),

@@ -14,7 +14,6 @@ pub(crate) trait Dense {
     fn logits(&self, weights: &[Tensor<2>], embedded: &[Tensor<2>], batch: &Batch) -> Tensor<2>;
 }
 
-/// The processor.
 pub(crate) fn cpu() -> Device {
     Device::flex().autodiff()
 }

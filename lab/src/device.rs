@@ -9,7 +9,6 @@ use hotrow_report::options::Backend;
 #[cfg(not(feature = "gpu"))]
 pub(crate) use none::{OnDevice, Shared, backward, forward};
 
-/// The device of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Device {
     /// The device of the embeddings; without one the processor has them.
@@ -36,7 +35,6 @@ impl Device {
         Ok(Self { context: backend.open("training")?, shared: None })
     }
 
-    /// The device of the dense part.
     pub(crate) fn dense(&self) -> burn::tensor::Device {
         self.shared.as_ref().map_or_else(dense::cpu, |shared| shared.device().clone())
     }

@@ -4,7 +4,6 @@ use crate::metrics::Score;
 use serde::{Deserialize, Serialize};
 use std::num::NonZero;
 
-/// The end of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum End {
     Epochs(u32),

@@ -45,15 +45,10 @@ impl Growth {
             let setting = setting.with("holds for rows of a batch", holds);
             for (at, what) in ["rows", "and indices"].into_iter().enumerate() {
                 // As scores they are shown with their digits. An epoch of as many lookups has fewer batches.
-                let grown = after[at] / before[at];
-                records.push(Measurement::new(format!("batch: {what}"), "growth", &setting, grown, Unit::Score));
-                records.push(Measurement::new(
-                    format!("epoch: {what}"),
-                    "growth",
-                    &setting,
-                    grown / times,
-                    Unit::Score,
-                ));
+                for (of, batches) in [("batch", 1.0), ("epoch", times)] {
+                    let (what, grown) = (format!("{of}: {what}"), after[at] / before[at] / batches);
+                    records.push(Measurement::new(what, "growth", &setting, grown, Unit::Score));
+                }
             }
         }
         let table = records::table(&records, &["distribution", "claimed below", "holds for rows of a batch"], "what")

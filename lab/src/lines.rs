@@ -24,7 +24,6 @@ impl<'t> Lines<'t> {
         Err("1: part: wanted at least one table [part.NAME], found none; name one".to_owned())
     }
 
-    /// The names of the parts.
     pub(crate) fn parts(&self) -> Vec<String> {
         let DeValue::Table(parts) = self.root["part"].get_ref() else { return Vec::new() };
         parts.keys().map(|name| name.get_ref().to_string()).collect()

@@ -21,7 +21,6 @@ const BLOCK: u64 = 1024;
 /// Blocks whose samples are shuffled together.
 const WINDOW: usize = 64;
 
-/// The order of an epoch.
 #[derive(Debug)]
 pub(crate) enum Order {
     Whole(Vec<u32>),

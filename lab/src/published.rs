@@ -56,12 +56,8 @@ impl TryFrom<String> for Published {
 impl Published {
     /// The numbers that have one of ours at their line and column, each with a record of the same place.
     fn placed(&self, ours: &[&Measurement], lines: &[String], across: &str) -> Vec<(&Number, Measurement)> {
-        let line = |record: &Measurement| {
-            let values = lines.iter().filter_map(|name| record.key(name)).map(|value| value.to_string());
-            values.collect::<Vec<_>>().join(", ")
-        };
         let place = |of: &Number| {
-            let record = ours.iter().find(|record| line(record) == of.line && record.is(across, &of.column))?;
+            let record = ours.iter().find(|record| record.words(lines) == of.line && record.is(across, &of.column))?;
             Some(Measurement { value: of.value / record.unit.scale().0, spread: None, ..(*record).clone() })
         };
         self.numbers.iter().filter_map(|number| Some((number, place(number)?))).collect()

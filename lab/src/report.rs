@@ -10,9 +10,6 @@ use std::path::{Path, PathBuf};
 /// Distance of points of different lines at one place of the axis.
 const APART: f64 = 0.05;
 
-/// The name that a chart's lines get.
-const LINE: &str = "line of the chart";
-
 /// A table: a line for each combination of values of `lines`, a column for each value of `across`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -97,29 +94,23 @@ impl TableOf {
 impl ChartOf {
     /// Writes the pictures; none if no record is chosen.
     pub(crate) fn draw(&self, task: &str, records: &[Measurement], folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
-        let chart = self.chart(task, records);
-        if chart.series.is_empty() { Ok(Vec::new()) } else { Ok(chart.write(&folder.join(&self.file))?.to_vec()) }
+        let drawn = self.chart(task, records).write_any(&folder.join(&self.file))?;
+        Ok(drawn.into_iter().flatten().collect())
     }
 
     fn chart(&self, task: &str, records: &[Measurement]) -> Chart {
-        let line = |record: &Measurement| {
-            let names = self.line.iter().filter_map(|name| record.key(name)).map(|value| value.to_string());
-            names.collect::<Vec<_>>().join(", ")
-        };
+        let line = |record: &Measurement| record.words(&self.line);
         let within = |record: &&Measurement| {
             self.y_range.is_none_or(|(low, high)| (low..=high).contains(&(record.unit.scale().0 * record.value)))
         };
-        let chosen: Vec<Measurement> = chosen(records, &self.what, &self.filter)
-            .filter(within)
-            .map(|record| Measurement { setting: record.setting.clone().with(LINE, line(record)), ..record.clone() })
-            .collect();
+        let chosen: Vec<&Measurement> = chosen(records, &self.what, &self.filter).filter(within).collect();
         let mut places: Vec<f64> = chosen.iter().filter_map(|record| record.setting.number(&self.x)).collect();
         places.sort_by(f64::total_cmp);
         places.dedup();
         // Lines of nearest rounding are dashed and have the colour of the same setting with stochastic rounding.
         let colour = |record: &Measurement| line(record).replace(" nearest", "").replace(" stochastic", "");
         let mut colours: Vec<String> = Vec::new();
-        for colour in chosen.iter().map(colour) {
+        for colour in chosen.iter().map(|record| colour(record)) {
             if !colours.contains(&colour) {
                 colours.push(colour);
             }
@@ -135,7 +126,7 @@ impl ChartOf {
             if self.places { place() } else { Some(number) }
         };
         let mut chart = Chart::new(&self.x, &self.y_label);
-        chart.lines(&chosen, LINE, x, style);
+        chart.lines(chosen, line, x, style);
         chart.series.retain(|series| series.points.len().min(places.len()) >= self.least);
         if self.places {
             chart.x_names = places.iter().map(|&place| Value::from(place).to_string()).collect();

@@ -3,10 +3,8 @@
 //! All runs with one seed share sample order, random draws and initial weights, so that settings can be compared pairwise.
 
 mod model;
-mod on_device;
 mod order;
 mod outcome;
-mod over;
 mod state;
 mod step;
 #[cfg(test)]

@@ -48,7 +48,6 @@ pub(crate) struct RunArgs {
 }
 
 impl RunArgs {
-    /// The folder of the results.
     pub(crate) fn folder(&self) -> Option<&Path> {
         self.resume.as_deref().or(self.out.as_deref())
     }
@@ -115,7 +114,6 @@ impl<'a> Lab<'a> {
         Ok(Self { name, experiment, args, folder, task, epochs, setups, seeds, device })
     }
 
-    /// The setting of each table.
     fn choice(&self, setup: &Setup) -> anyhow::Result<Vec<Setting>> {
         setup.choice(&self.task.about().tables, self.experiment.task.small_table())
     }
@@ -134,7 +132,6 @@ impl<'a> Lab<'a> {
         options
     }
 
-    /// The checkpoints of a run.
     fn keep(&self, setup: &Setup, seed: u64) -> Keep {
         let folder = self.folder.as_ref().map(|folder| folder.join("checkpoints").join(run_name(&setup.label(), seed)));
         let (every, resume) = (self.args.checkpoint_every, self.args.resume.is_some());

@@ -14,7 +14,6 @@ use statrs::distribution::{ContinuousCDF as _, Normal};
 #[serde(try_from = "String", into = "String")]
 pub(crate) struct Scaling(pub(crate) Option<LossScale>);
 
-/// The scales that have a name.
 const NAMED: [(&str, Option<LossScale>); 3] =
     [("none", None), ("backoff", Some(LossScale::BACKOFF)), ("log-normal", Some(LossScale::LOG_NORMAL))];
 

@@ -81,7 +81,6 @@ impl<S: Shard> Held for dist::Group<Ranks<'_>, S> {
     }
 }
 
-/// Tables in a group.
 struct Shared<'a> {
     /// Positions of the tables in the task's list.
     tables: Vec<usize>,

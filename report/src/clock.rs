@@ -7,15 +7,12 @@ use hotrow::{Batch, Context, Error, Timeline};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::stamps;
 use crate::units::Times;
 
-/// The number of rounds of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Rounds {
     /// The most rounds whose phases are timed as a whole.
     pub whole: usize,
-    /// Number of rounds whose stages are timed.
     pub detailed: usize,
     /// Time after which three whole rounds are enough.
     pub slice: Duration,
@@ -25,7 +22,6 @@ pub struct Rounds {
 const LEAST: usize = 3;
 
 impl Rounds {
-    /// One whole round.
     pub const ONE: Self = Self { whole: 1, detailed: 0, slice: Duration::ZERO };
 
     /// Repeats `one`, which returns the seconds of its parts.
@@ -45,7 +41,6 @@ impl Rounds {
 }
 
 /// Gradients of both signs, at most `most` in magnitude. One value all over would be packed and added faster than data on some devices.
-#[must_use]
 pub fn gradients(n: usize, most: f32) -> Vec<f32> {
     (0..n as u32).map(|i| most * (crate::fmix32(i) as i32 >> 8) as f32 / (1 << 23) as f32).collect()
 }
@@ -58,12 +53,10 @@ pub fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
 }
 
 /// Whether the error is a lack of room on the device.
-#[must_use]
 pub fn has_no_room(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(Error::OutOfMemory { .. } | Error::TooLarge { .. }))
 }
 
-/// The time that a run may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline {
     start: Instant,
@@ -71,20 +64,15 @@ pub struct Deadline {
 }
 
 impl Deadline {
-    /// Begins now.
-    #[must_use]
     pub fn new(budget: Duration) -> Self {
         Self { start: Instant::now(), budget }
     }
 
-    /// Seconds since the begin.
-    #[must_use]
     pub fn seconds(&self) -> f64 {
         self.start.elapsed().as_secs_f64()
     }
 
     /// Once the time is over, the reason to name for all that is left out.
-    #[must_use]
     pub fn over(&self) -> Option<String> {
         let (elapsed, budget) = (self.seconds(), self.budget.as_secs());
         (self.start.elapsed() > self.budget)
@@ -95,24 +83,17 @@ impl Deadline {
 /// A device under test, whose work is timed.
 #[derive(Debug)]
 pub struct Clock {
-    /// A context whose dispatches are timed.
     pub timed: Context,
-    /// The times of dispatches.
     pub timeline: Timeline,
-    /// The number of rounds of a measurement.
     pub rounds: Rounds,
     /// Seconds of a step of the time stamps; `None` without them.
     step: Option<f64>,
 }
 
-/// The time of a stage in a phase.
 #[derive(Clone, Debug)]
 pub struct Stage {
-    /// The phase.
     pub phase: &'static str,
-    /// The stage.
     pub stage: &'static str,
-    /// Number of dispatches in a round.
     pub dispatches: u64,
     /// The times; `None` on a device without timestamps.
     pub times: Option<Times>,
@@ -130,7 +111,6 @@ impl Stage {
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
     phases: Vec<(&'static str, Times)>,
-    /// The stages.
     pub stages: Vec<Stage>,
     /// Times of all phases together, from submission until the host has waited for them.
     pub wall: Times,
@@ -139,14 +119,10 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// The times of a phase.
-    #[must_use]
     pub fn phase(&self, name: &str) -> Option<Times> {
         self.phases.iter().find(|(phase, _)| *phase == name).map(|&(_, times)| times)
     }
 
-    /// Number of dispatches in a round.
-    #[must_use]
     pub fn dispatches(&self) -> u64 {
         self.stages.iter().map(|stage| stage.dispatches).sum()
     }
@@ -155,22 +131,17 @@ impl Measured {
 /// Measurements of one round: phases, stages if they are timed, and the host's clock.
 #[derive(Clone, Debug, Default)]
 pub struct Round {
-    /// Seconds of each phase.
     pub phases: Vec<f64>,
     stages: Vec<(&'static str, &'static str, u64, Option<f64>)>,
     wall: f64,
 }
 
 impl Clock {
-    /// A clock on the device of `context`.
-    #[must_use]
     pub fn new(context: &Context, rounds: Rounds) -> Self {
         let timeline = Timeline::new(context);
-        Self { timed: context.timed(&timeline), timeline, rounds, step: stamps::step(context) }
+        Self { timed: context.timed(&timeline), timeline, rounds, step: step(context) }
     }
 
-    /// A storage buffer with these words.
-    #[must_use]
     pub fn storage(&self, words: &[u32]) -> wgpu::Buffer {
         self.timed.device().create_buffer_init(&wgpu::util::BufferInitDescriptor {
             label: Some("bench"),
@@ -180,7 +151,6 @@ impl Clock {
     }
 
     /// A storage buffer of `bytes` bytes that can be copied, with further usages.
-    #[must_use]
     pub fn room(&self, bytes: u64, usage: wgpu::BufferUsages) -> wgpu::Buffer {
         self.timed.device().create_buffer(&wgpu::BufferDescriptor {
             label: Some("bench"),
@@ -204,14 +174,10 @@ impl Clock {
         Ok(buffer)
     }
 
-    /// The most bytes of one binding.
-    #[must_use]
     pub fn binding(&self) -> u64 {
         self.timed.caps().choose_piece_bytes()
     }
 
-    /// A new command encoder.
-    #[must_use]
     pub fn encoder(&self) -> wgpu::CommandEncoder {
         self.timed.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default())
     }
@@ -222,7 +188,6 @@ impl Clock {
         done.map(|()| seconds)
     }
 
-    /// Waits for a submission.
     pub fn wait(&self, index: wgpu::SubmissionIndex) -> anyhow::Result<()> {
         let wait = wgpu::PollType::Wait { submission_index: Some(index), timeout: None };
         self.timed.device().poll(wait).context("waiting for the device")?;
@@ -230,9 +195,8 @@ impl Clock {
     }
 
     /// Marks times of one of so many turns that together count too few steps of the device's clock.
-    #[must_use]
     pub fn marked(&self, times: Times, turns: u32) -> Times {
-        Times { coarse: stamps::is_coarse(self.step, times.median * f64::from(turns)), ..times }
+        Times { coarse: is_coarse(self.step, times.median * f64::from(turns)), ..times }
     }
 
     /// As [`Clock::measure`], of phases that may be encoded any number of times: as often as a coarse clock needs. The times are those of one.
@@ -245,7 +209,7 @@ impl Clock {
         while turns < wanted {
             turns = wanted;
             let round = self.round(phases, |phase, encoder| (0..turns).try_for_each(|_| encode(phase, encoder)))?;
-            wanted = stamps::turns(self.step, round.phases.into_iter().fold(f64::MAX, f64::min), turns);
+            wanted = turns_of(self.step, round.phases.into_iter().fold(f64::MAX, f64::min), turns);
         }
         self.of_turns(turns, phases, encode)
     }
@@ -349,15 +313,12 @@ impl Clock {
 pub struct Inputs {
     indices: Vec<wgpu::Buffer>,
     offsets: Vec<wgpu::Buffer>,
-    /// The outputs of a forward.
     pub outputs: wgpu::Buffer,
-    /// The gradients of the outputs.
     pub grads: wgpu::Buffer,
 }
 
 impl Inputs {
     /// Uploads batches, each given by indices and offsets. Gradients are at most `grad`.
-    #[must_use]
     pub fn new(clock: &Clock, batches: &[(Vec<u32>, Vec<u32>)], dim: u32, grad: f32) -> Self {
         let bags = batches.iter().map(|(_, offsets)| offsets.len().saturating_sub(1)).max().unwrap_or(0);
         let floats = bags * dim as usize;
@@ -370,13 +331,11 @@ impl Inputs {
     }
 
     /// A batch of other indices with the offsets of the first batch.
-    #[must_use]
     pub fn with<'b>(&'b self, indices: &'b wgpu::Buffer) -> Batch<'b> {
         Batch { indices: Some(indices.slice(..)), offsets: self.offsets[0].slice(..), weights: None }
     }
 
     /// The batch of a turn. After the last batch the first one follows.
-    #[must_use]
     pub fn batch(&self, turn: usize) -> Batch<'_> {
         let turn = turn % self.indices.len();
         Batch { indices: Some(self.indices[turn].slice(..)), offsets: self.offsets[turn].slice(..), weights: None }
@@ -389,7 +348,6 @@ pub struct Complaints(Arc<Mutex<Vec<String>>>);
 
 impl Complaints {
     /// Collects the errors of a device. Without this handler wgpu panics, and all figures would be lost.
-    #[must_use]
     pub fn of(context: &Context) -> Self {
         let heard = Self::default();
         let sink = heard.clone();
@@ -399,8 +357,6 @@ impl Complaints {
         heard
     }
 
-    /// The first error since the last call.
-    #[must_use]
     pub fn first(&self) -> Option<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).drain(..).next()
     }
@@ -430,8 +386,50 @@ pub fn memory(left: bool) -> Option<u64> {
     Some(kib * 1024)
 }
 
+// How finely a device's clock counts, and how often work is repeated so that its steps do not matter: some GPUs count in steps of 65 us.
+
+/// The least steps of a measured time. The step in which it begins or ends is then at most 2 % of it.
+const STEPS: f64 = 50.0;
+/// The most times that work is repeated in one measurement.
+const MOST: u32 = 256;
+
+/// The seconds of a step of the device's time stamps; `None` without stamps.
+pub fn step(context: &Context) -> Option<f64> {
+    let timeline = Timeline::new(context);
+    let mut encoder = context.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+    for _ in 0..512 {
+        timeline.around(&mut encoder, "clock", |_| ());
+    }
+    timeline.resolve(&mut encoder);
+    context.queue().submit([encoder.finish()]);
+    let spans = timeline.read().ok()?.spans;
+    let tick = f64::from(context.queue().get_timestamp_period());
+    let ticks = spans.iter().filter_map(|span| Some((span.nanoseconds? / tick).round() as u64));
+    common(ticks).map(|ticks| ticks as f64 * tick * 1e-9)
+}
+
+/// The largest number of ticks of which all these times are multiples; `None` if no time is above 0.
+fn common(times: impl Iterator<Item = u64>) -> Option<u64> {
+    let divisor = |a: u64, b| std::iter::successors(Some((a, b)), |&(a, b)| (b > 0).then(|| (b, a % b))).last();
+    times.reduce(|a, b| divisor(a, b).map_or(a, |both| both.0)).filter(|&ticks| ticks > 0)
+}
+
+/// Whether a time of this length counts too few steps.
+fn is_coarse(step: Option<f64>, seconds: f64) -> bool {
+    step.is_some_and(|step| seconds < STEPS * step)
+}
+
+/// How often work that took `seconds` in `turns` turns is to be repeated in one measurement.
+fn turns_of(step: Option<f64>, seconds: f64, turns: u32) -> u32 {
+    let Some(step) = step.filter(|_| is_coarse(step, seconds)) else { return turns };
+    // A fifth more, since a first time may be a slow one. Below a step, a time may be anything up to that.
+    let more = f64::from(turns) * 1.2 * STEPS / (seconds / step).max(1.0);
+    (more.ceil() as u32).clamp(turns, MOST.max(turns))
+}
+
 #[cfg(test)]
 mod tests {
+    use super::*;
     use std::fs;
 
     #[test]
@@ -442,7 +440,19 @@ mod tests {
             fs::create_dir(&cache).and_then(|()| fs::write(cache.join("level"), level)).unwrap();
             fs::write(cache.join("size"), size).unwrap();
         }
-        let found = [folder.path().to_str().unwrap(), "/no such folder"].map(super::last_level_cache);
+        let found = [folder.path().to_str().unwrap(), "/no such folder"].map(last_level_cache);
         assert_eq!(found, [Some(8 << 20), None]);
+    }
+
+    #[test]
+    fn coarse_clocks_repeat_work() {
+        let (coarse, fine) = (Some(65_536e-9), Some(1e-9));
+        // 15 steps, where 60 are wanted; 61 are enough. If nothing was seen to pass, 60 turns; then as many as these show to be needed.
+        for (seconds, before, wanted) in [(1e-3, 1, 4), (4e-3, 4, 4), (0.0, 1, 60), (131_072e-9, 60, MOST)] {
+            assert_eq!(turns_of(coarse, seconds, before), wanted, "{seconds}");
+        }
+        assert_eq!([1e-3, 60e-9, 10e-9].map(|seconds| turns_of(fine, seconds, 1)), [1, 1, 6]);
+        assert_eq!(common([0, 65_536, 131_072, 0, 196_608].into_iter()), Some(65_536));
+        assert_eq!([common([1311, 1024, 992].into_iter()), common([0, 0].into_iter())], [Some(1), None]);
     }
 }

@@ -34,7 +34,6 @@ macro_rules! ensure_usage {
 pub use ensure_usage;
 
 /// A text with escapes in place of characters that steer a terminal or turn its lines around: the bytes of a file may be any.
-#[must_use]
 pub fn plain(text: &str) -> String {
     let turns = |c| matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let shown = |c: char| if c.is_control() || turns(c) { c.escape_default().to_string() } else { c.to_string() };
@@ -42,7 +41,6 @@ pub fn plain(text: &str) -> String {
 }
 
 /// As [`plain`], of a text of several lines.
-#[must_use]
 pub fn plain_lines(text: &str) -> String {
     text.split('\n').map(plain).collect::<Vec<_>>().join("\n")
 }

@@ -25,7 +25,6 @@ pub struct Goal {
 /// A goal with the figure of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Judged {
-    /// The goal's name.
     pub id: String,
     goal: String,
     bound: String,
@@ -45,8 +44,6 @@ pub struct Judged {
     here: bool,
 }
 
-/// The goals of a command.
-#[must_use]
 pub fn goals(command: &str) -> Vec<Goal> {
     let table = include_bytes!("../data/goals.csv");
     let all = csv::Reader::from_reader(&table[..]).into_deserialize().flatten();
@@ -89,7 +86,6 @@ impl Goal {
 
     /// Judges the goal by `records` if `judged`, or if the goal holds anywhere; never by a record whose setting has `scaled`.
     /// `left_out` has the names and reasons of what was not measured.
-    #[must_use]
     pub fn judge(&self, records: &[Measurement], judged: bool, left_out: &[(&str, &str)]) -> Judged {
         let worst = |record: &Measurement| self.progress(record.value).unwrap_or(record.value);
         let found = records.iter().filter(|record| self.matches(record));
@@ -118,8 +114,6 @@ impl Goal {
 }
 
 impl Judged {
-    /// The line in the table of goals.
-    #[must_use]
     pub fn line(&self) -> [String; 5] {
         let verdict = match (self.reached, self.met) {
             (None, _) => "unmeasured",
@@ -135,7 +129,6 @@ impl Judged {
     }
 }
 
-/// The head of the table of goals.
 pub const HEAD: [&str; 5] = ["goal", "bound", "figure", "verdict", "of, or why not"];
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 
 use hotrow::wgpu;
 
-/// A kernel.
 #[derive(Clone, Debug)]
 pub struct Kernel(wgpu::ComputePipeline);
 

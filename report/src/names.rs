@@ -36,7 +36,6 @@ pub fn serialize<S: Serializer>(value: &impl Display, serializer: S) -> Result<S
     serializer.collect_str(value)
 }
 
-/// Reads a value by its name.
 pub fn deserialize<'de, T: FromStr<Err = Error>, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
     String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
 }

@@ -13,13 +13,11 @@ use std::path::Path;
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Object(IndexMap<&'static str, Field>);
 
-/// The value of a field.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Field {
     /// A number, a text, a list of them, or null.
     Plain(Value),
-    /// An object.
     Object(Object),
     /// Objects, of which a table has a line each.
     List(Vec<Object>),
@@ -34,7 +32,6 @@ pub use fields;
 
 impl Object {
     /// Adds a field, or replaces the value of an existing one.
-    #[must_use]
     pub fn with(mut self, name: &'static str, value: impl Into<Field>) -> Self {
         self.0.insert(name, value.into());
         self

@@ -64,8 +64,6 @@ pub struct WireArgs {
 }
 
 impl WireArgs {
-    /// The library's settings.
-    #[must_use]
     pub const fn options(self) -> WireOptions {
         WireOptions { rows: self.wire_rows, gradients: self.wire_gradients, summed: self.summed }
     }
@@ -153,14 +151,9 @@ impl Options {
         texts.iter().filter_map(|text| trace::find(text, data.as_deref()).ok()).collect()
     }
 
-    /// Loads the trace that `text` names. A wrong specification of a generated trace is bad usage; a damaged file is not.
-    /// Notes say how a file was read, where there is a choice.
-    pub fn trace(&self, text: &str, args: &TraceArgs) -> Result<Trace, Failure> {
-        self.trace_with(text, args, None)
-    }
-
-    /// As [`Options::trace`], with the file of each access's table.
-    pub fn trace_with(&self, text: &str, args: &TraceArgs, tables: Option<&Path>) -> Result<Trace, Failure> {
+    /// Loads the trace that `text` names, with the file of each access's table if there is one. A wrong specification of a generated trace is bad usage; a
+    /// damaged file is not. Notes say how a file was read, where there is a choice.
+    pub fn trace(&self, text: &str, args: &TraceArgs, tables: Option<&Path>) -> Result<Trace, Failure> {
         let data = self.data();
         let reading = Reading { column: args.column.as_deref(), memory: Some(args.memory.0), tables };
         let found = trace::load_as(text, &Source { data: data.as_deref(), seed: self.seed }, &reading);
@@ -182,7 +175,6 @@ fn size(text: &str) -> Result<ByteSize, String> {
     read(text, "a size, such as 64MiB", |_: &ByteSize| true)
 }
 
-/// Reads a whole number in a range.
 pub fn whole<T>(range: RangeInclusive<T>) -> impl Fn(&str) -> Result<T, String> + Clone
 where
     T: FromStr + Into<u64> + Copy + PartialOrd,
@@ -209,7 +201,6 @@ pub fn compression(text: &str) -> Result<f64, String> {
     read(text, "a number from 1 to 7.2e16, such as 100", |times| (1.0..=7.2e16).contains(times))
 }
 
-/// Reads a number in a range.
 pub fn number(text: &str, range: RangeInclusive<f64>) -> Result<f64, String> {
     read(text, format_args!("a number from {} to {}", range.start(), range.end()), |number| range.contains(number))
 }

@@ -206,7 +206,6 @@ pub fn write_json(path: &Path, value: &impl Serialize) -> anyhow::Result<()> {
     write_file(path, &text)
 }
 
-/// Writes `content` to a file.
 pub fn write_file(path: &Path, content: &[u8]) -> anyhow::Result<()> {
     fs::write(path, content).with_context(|| cannot_write(path))
 }

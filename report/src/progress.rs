@@ -24,7 +24,6 @@ impl Progress {
         Self { what: what.to_owned(), total, done: AtomicU64::new(0), start: Instant::now(), bar: OnceLock::new() }
     }
 
-    /// Adds steps that are done.
     pub fn advance(&self, steps: u64) {
         let done = self.done.fetch_add(steps, Relaxed) + steps;
         if self.bar.get().is_some() || self.start.elapsed() > PATIENCE {

@@ -10,23 +10,16 @@ use std::borrow::Cow;
 use std::fmt::{self, Display};
 use std::path::Path;
 
-/// The unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
-    /// Seconds.
     Seconds,
-    /// Bytes.
     Bytes,
-    /// Bytes a second.
     BytesPerSecond,
     /// A share, where 1 is all.
     Share,
-    /// A multiple of another figure.
     Times,
-    /// A number of things.
     Count,
-    /// A number of things a second.
     PerSecond,
     /// The length of a vector, or a product of two.
     Length,
@@ -38,7 +31,6 @@ pub enum Unit {
 
 impl Unit {
     /// The value with its unit, for tables.
-    #[must_use]
     pub fn show(self, value: f64) -> String {
         match self {
             _ if !value.is_finite() => "-".to_owned(),
@@ -58,7 +50,6 @@ impl Unit {
     }
 
     /// The factor for values and the name of the unit, if the unit stands above a table or along an axis.
-    #[must_use]
     pub const fn scale(self) -> (f64, &'static str) {
         match self {
             Self::Seconds => (1e3, "ms"),
@@ -75,19 +66,15 @@ impl Unit {
     }
 
     /// Whether the spread of a figure is the interval of a mean over seeds, which tables and charts show.
-    #[must_use]
     pub const fn has_interval(self) -> bool {
         matches!(self, Self::Score | Self::Change)
     }
 }
 
-/// The value of a name in a setting.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
 #[serde(untagged)]
 pub enum Value {
-    /// A number.
     Number(f64),
-    /// A name.
     Text(String),
 }
 
@@ -119,7 +106,6 @@ pub struct Setting(IndexMap<Cow<'static, str>, Value>);
 
 impl Setting {
     /// Adds a value to the setting, or replaces the value of an existing name.
-    #[must_use]
     pub fn with(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<Value>) -> Self {
         let name = name.into();
         self.0.shift_remove(&name);
@@ -127,14 +113,11 @@ impl Setting {
         self
     }
 
-    /// The value of this name.
-    #[must_use]
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.0.get(name)
     }
 
     /// The value of this name, if it is a number.
-    #[must_use]
     pub fn number(&self, name: &str) -> Option<f64> {
         match self.get(name)? {
             Value::Number(number) => Some(*number),
@@ -158,16 +141,13 @@ fn number_or_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::
 /// A figure: a quantity of a shape under a setting.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
 pub struct Measurement {
-    /// The quantity.
     pub what: String,
     /// The shape: the name of a workload.
     pub shape: String,
-    /// The setting.
     pub setting: Setting,
     /// The figure; the median of several rounds.
     #[serde(deserialize_with = "number_or_null")]
     pub value: f64,
-    /// The unit.
     pub unit: Unit,
     /// The times whose median the figure is, if there were several rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -175,7 +155,6 @@ pub struct Measurement {
 }
 
 impl Measurement {
-    /// A record of a single figure.
     pub fn new(what: impl Into<String>, shape: impl Into<String>, setting: &Setting, value: f64, unit: Unit) -> Self {
         Self { what: what.into(), shape: shape.into(), setting: setting.clone(), value, unit, spread: None }
     }
@@ -187,7 +166,6 @@ impl Measurement {
     }
 
     /// The value of column `name`: `what`, `shape`, `unit`, or a name of the setting.
-    #[must_use]
     pub fn key(&self, name: &str) -> Option<Value> {
         match name {
             "what" => Some(self.what.as_str().into()),
@@ -197,21 +175,24 @@ impl Measurement {
         }
     }
 
+    /// The values of the columns of these names that it has, separated by commas.
+    pub fn words(&self, names: &[impl AsRef<str>]) -> String {
+        let values = names.iter().filter_map(|name| self.key(name.as_ref())).map(|value| value.to_string());
+        values.collect::<Vec<_>>().join(", ")
+    }
+
     /// Whether column `name` has this text.
-    #[must_use]
     pub fn is(&self, name: &str, text: &str) -> bool {
         self.key(name).is_some_and(|value| value.to_string() == text)
     }
 
     /// Shape and setting as text: `hits-uniform: precision FP32, kernel gather`.
-    #[must_use]
     pub fn place(&self) -> String {
         format!("{}: {}", self.shape, self.setting).trim_end_matches(": ").to_owned()
     }
 
     /// The value with its unit, followed by its spread: the interval, or the distance of the slowest and the fastest round in percent of
     /// the median, and a word where the clock steps too coarsely.
-    #[must_use]
     pub fn text(&self) -> String {
         let value = self.unit.show(self.value);
         match self.spread {
@@ -233,17 +214,12 @@ impl Measurement {
 /// `name=text|text` asks for one of these values, `name!=text` for another one, `name` for any value, `!name` for none.
 #[derive(Clone, Copy, Debug)]
 pub struct Select<'s> {
-    /// The accepted quantities.
     pub what: &'s str,
-    /// The accepted shapes.
     pub shape: &'s str,
-    /// The conditions on the setting.
     pub setting: &'s str,
 }
 
 impl Select<'_> {
-    /// Whether the filter accepts this record.
-    #[must_use]
     pub fn has(&self, record: &Measurement) -> bool {
         let one_of = |names: &str, name: &str| names.is_empty() || names.split('|').any(|one| one == name);
         let fits = |wanted: &str| match (wanted.split_once('='), wanted.strip_prefix('!')) {

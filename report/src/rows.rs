@@ -13,7 +13,6 @@ pub struct Job {
     pub lane_bits: u32,
     /// Log2 of the rows.
     pub row_bits: u32,
-    /// The passes of a dispatch.
     pub passes: u32,
     /// The number of the first pass.
     pub first: u32,
@@ -28,19 +27,13 @@ type Does = (Kernel, wgpu::BindGroupLayout);
 #[derive(Debug)]
 pub struct Rows {
     device: wgpu::Device,
-    /// The table.
     pub words: wgpu::Buffer,
     /// The sum of all words read, and the number of wrong words.
     pub results: wgpu::Buffer,
-    /// Reads rows.
     pub read: Does,
-    /// Reads rows and writes them.
     pub update: Does,
-    /// Fills the table.
     pub fill: Does,
-    /// Counts wrong words.
     pub count: Does,
-    /// Lists the order of the rows.
     pub order: Does,
     groups: u32,
 }
@@ -73,7 +66,6 @@ impl Rows {
         bind(&self.device, &does.1, &[&self.words, &self.results, &job])
     }
 
-    /// Encodes a dispatch of a kernel.
     pub fn encode(&self, encoder: &mut wgpu::CommandEncoder, does: &Does, bound: &wgpu::BindGroup) {
         does.0.encode(encoder, &[bound], self.groups);
     }

@@ -4,7 +4,7 @@ use crate::goals::{HEAD, Judged, goals};
 use crate::object::in_units;
 use crate::records::{self, Measurement, Select, Setting, Unit};
 use crate::units::{self, Times};
-use crate::{output, stamps};
+use crate::{clock, output};
 use hotrow::Context;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -16,10 +16,8 @@ use std::process::Command;
 /// The version of the JSON. It grows when a field changes its meaning or is removed.
 pub const SCHEMA: u32 = 2;
 
-/// The machine of a measurement.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Machine {
-    /// The device's name.
     pub adapter: String,
     /// `cpu`, or the graphics interface.
     pub backend: String,
@@ -36,7 +34,6 @@ pub struct Machine {
 
 impl Machine {
     /// The cores of the host.
-    #[must_use]
     pub fn cpu() -> Self {
         let threads = rayon::current_num_threads();
         let [backend, timing] = ["cpu", "wall clock"].map(str::to_owned);
@@ -44,7 +41,6 @@ impl Machine {
     }
 
     /// The device of a context.
-    #[must_use]
     pub fn of(context: &Context) -> Self {
         let (info, caps) = (context.device().adapter_info(), context.caps());
         Self {
@@ -60,7 +56,7 @@ impl Machine {
                 "device timestamps, a pass for each dispatch where stages are told apart"
             }
             .to_owned(),
-            timestamp_step: stamps::step(context),
+            timestamp_step: clock::step(context),
             subgroup: caps.subgroup,
             binding_bytes: caps.binding_bytes,
             threads: rayon::current_num_threads(),
@@ -68,7 +64,6 @@ impl Machine {
     }
 
     /// The name, for tables and charts.
-    #[must_use]
     pub fn title(&self) -> String {
         let warning =
             if self.software { "software adapter: these figures show that it runs, not how fast: " } else { "" };
@@ -76,7 +71,6 @@ impl Machine {
     }
 }
 
-/// A measurement that was left out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct LeftOut {
     what: String,
@@ -87,7 +81,6 @@ struct LeftOut {
 #[derive(Debug, Default, Serialize)]
 pub struct Run {
     schema: u32,
-    /// The command.
     pub command: &'static str,
     version: &'static str,
     commit: String,
@@ -103,14 +96,11 @@ pub struct Run {
     notes: Vec<String>,
     /// Failed checks that must hold on every machine. The command fails with them.
     pub wrong: Vec<String>,
-    /// The figures.
     #[serde(skip)]
     pub records: Vec<Measurement>,
 }
 
 impl Run {
-    /// A run without records.
-    #[must_use]
     pub fn new(command: &'static str, commit: Option<&str>, seed: u64, size: &'static str) -> Self {
         let commit = commit.map_or_else(self::commit, str::to_owned);
         let (version, date) =
@@ -118,18 +108,14 @@ impl Run {
         Self { schema: SCHEMA, command, version, commit, date, seed, size, ..Self::default() }
     }
 
-    /// Adds a machine.
     pub fn on(&mut self, machine: Machine) {
         self.machines.push(machine);
     }
 
-    /// The names of the machines.
-    #[must_use]
     pub fn title(&self) -> String {
         self.machines.iter().map(Machine::title).collect::<Vec<_>>().join("; ")
     }
 
-    /// Describes a shape.
     pub fn describe(&mut self, shape: impl Into<String>, what: impl Into<String>) {
         self.shapes.insert(shape.into(), what.into());
     }
@@ -139,13 +125,11 @@ impl Run {
         At { run: self, shape: shape.into(), setting: setting.clone() }
     }
 
-    /// The records that a filter accepts.
     pub fn select<'r>(&'r self, select: Select<'r>) -> impl Iterator<Item = &'r Measurement> + Clone {
         self.records.iter().filter(move |record| select.has(record))
     }
 
     /// The value of the first record that a filter accepts.
-    #[must_use]
     pub fn value(&self, what: &str, shape: &str, setting: &str) -> Option<f64> {
         let select = Select { what, shape, setting };
         self.records.iter().find(|record| select.has(record)).map(|record| record.value)
@@ -176,16 +160,13 @@ impl Run {
         self.seconds = seconds;
     }
 
-    /// The table of goals.
-    #[must_use]
     pub fn goal_table(&self) -> String {
         let table = output::table(HEAD.map(str::to_owned), |at| at == 0, self.goals.iter().map(Judged::line));
         format!("Goals: {}; size {}.\n\n{table}\n", self.title(), self.size)
     }
 
     /// The run in Markdown: machines, shapes, the given tables, goals, and all that was left out.
-    #[must_use]
-    pub fn markdown(&self, tables: &[(String, Option<String>)]) -> String {
+    pub fn markdown(&self, tables: &[(String, String)]) -> String {
         let mut text =
             format!("hotrow {} {} at {}, {}, seed {}\n", self.command, self.version, self.commit, self.date, self.seed);
         for machine in &self.machines {
@@ -197,11 +178,9 @@ impl Run {
             text += &format!("- {shape}: {what}\n");
         }
         for (title, table) in tables {
-            if let Some(table) = table {
-                text += &format!("\n{title}\n\n{table}\n");
-                let gaps = "-: the workload has no such figure, or it was left out for a reason named below.\n";
-                text += if table.contains(" - |") { gaps } else { "" };
-            }
+            text += &format!("\n{title}\n\n{table}\n");
+            let gaps = "-: the workload has no such figure, or it was left out for a reason named below.\n";
+            text += if table.contains(" - |") { gaps } else { "" };
         }
         for note in &self.notes {
             text += &format!("\n{note}.\n");
@@ -219,7 +198,6 @@ impl Run {
     }
 
     /// The measurements that were left out, by reason.
-    #[must_use]
     pub fn reasons(&self) -> IndexMap<&str, Vec<&str>> {
         let mut reasons = IndexMap::<&str, Vec<&str>>::new();
         self.left_out.iter().for_each(|one| reasons.entry(&one.why).or_default().push(&one.what));

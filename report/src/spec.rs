@@ -6,7 +6,6 @@ pub type Kind = (&'static str, &'static [&'static str], &'static str);
 /// A text cut into its kind, its keys and their numbers.
 #[derive(Debug)]
 pub struct Spec<'a> {
-    /// The kind.
     pub kind: &'a str,
     example: &'static str,
     numbers: Vec<(&'a str, &'a str)>,

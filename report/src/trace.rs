@@ -22,18 +22,13 @@
 
 mod criteo;
 mod error;
-mod fields;
 mod find;
 mod generated;
 mod ids;
-mod labels;
 mod lines;
-mod meta2021;
 mod npy;
-mod offsets;
 mod packed;
 mod records;
-mod spec;
 mod text;
 mod words;
 
@@ -41,8 +36,7 @@ pub use criteo::{CRITEO_CATEGORIES, CRITEO_COUNTS, CriteoFile, CriteoLine};
 pub use error::{MAX_ID, TraceError};
 pub use find::{find, split_list};
 pub use ids::Trace;
-pub use labels::{companion, read as read_labels};
-pub use offsets::read as read_offsets;
+pub use words::{companion, read_labels, read_offsets};
 
 use crate::failure::Failure;
 use crate::spec::Spec;
@@ -71,7 +65,6 @@ impl Trace {
     }
 
     /// The `rows` most used ids, most used first; among equals the smaller id first.
-    #[must_use]
     pub fn hottest(&self, rows: usize) -> Vec<u32> {
         let mut ids = self.ids.clone();
         ids.par_sort_unstable();
@@ -91,7 +84,6 @@ pub struct Source<'a> {
     pub seed: u64,
 }
 
-/// How a file is read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reading<'a> {
     /// The column of a table that holds the ids: its name, or its number from 1 on.
@@ -103,22 +95,16 @@ pub struct Reading<'a> {
 }
 
 /// As [`load_as`], with the defaults of [`Reading`].
-///
-/// # Errors
-/// As [`load_as`].
 pub fn load(text: &str, source: &Source<'_>) -> Result<Trace, TraceError> {
     load_as(text, source, &Reading::default())
 }
 
 /// Loads or generates the trace that `text` asks for; see the module's table.
-///
-/// # Errors
-/// [`TraceError`] says what was wanted, what was found and what to do.
 pub fn load_as(text: &str, source: &Source<'_>, reading: &Reading<'_>) -> Result<Trace, TraceError> {
     type Generate = fn(&Spec<'_>, u64) -> Result<Vec<u32>, TraceError>;
     let made = |generate: Generate| {
         no_column(text, reading)?;
-        let ids = Spec::parse(text, &spec::KINDS, "").map_err(TraceError::Spec);
+        let ids = Spec::parse(text, &generated::KINDS, "").map_err(TraceError::Spec);
         let ids = ids.and_then(|spec| generate(&spec, source.seed)).map_err(|error| match error {
             TraceError::Spec(reason) => TraceError::Spec(format!("trace {text}: {reason}")),
             TraceError::Content(reason) => TraceError::Content(format!("trace {text}: {reason}")),
@@ -130,7 +116,7 @@ pub fn load_as(text: &str, source: &Source<'_>, reading: &Reading<'_>) -> Result
         Some("zipf") => made(generated::zipf),
         Some("drift") => made(generated::drift),
         Some("uniform") => made(generated::uniform),
-        Some("meta2021") => made(meta2021::generate),
+        Some("meta2021") => made(generated::meta2021),
         _ => {
             let path = find(text, source.data)?;
             let mut trace = read(&path, reading)?;
@@ -175,7 +161,6 @@ fn with_tables(mut trace: Trace, path: &Path, reading: &Reading<'_>) -> Result<T
     Ok(Trace { tables: Some(tables), ..trace })
 }
 
-/// The number of distinct ids.
 fn distinct(ids: &[u32]) -> u32 {
     let words = ids.iter().max().map_or(0, |&largest| largest as usize / 64 + 1);
     // A bit for each possible id, if that takes less memory than a copy of the ids.
@@ -201,21 +186,21 @@ fn read(path: &Path, reading: &Reading<'_>) -> Result<Trace, TraceError> {
         no_column(&path.display().to_string(), reading)?;
     }
     if name.ends_with(".u32") {
-        let ids = words::read(path)?;
+        let ids = words::words(path)?;
         if ids.is_empty() {
             return Err(TraceError::empty(path)); // the cause, before offsets that do not fit
         }
         if let Some(at) = ids.iter().position(|&id| id > MAX_ID) {
             return Err(TraceError::id(path, at as u64, ids[at]));
         }
-        let offsets = offsets::beside(path, ids.len())?;
+        let offsets = words::offsets_beside(path, ids.len())?;
         Ok(Trace { ids, offsets, ..Trace::default() })
     } else if let Some(form) = form.or(found) {
         let mut trace = records::read(path, form, most)?;
         let note = "taken as libCacheSim's oracleGeneral, by its records; numbers of 64 bits have the ending .u64";
         trace.notes.extend(found.map(|_| format!("{}: {note}", path.display())));
         if !trace.ids.is_empty() {
-            trace.offsets = offsets::beside(path, trace.ids.len())?;
+            trace.offsets = words::offsets_beside(path, trace.ids.len())?;
         }
         Ok(trace)
     } else if name.ends_with(".npy") {

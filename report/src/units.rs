@@ -5,13 +5,9 @@ use serde::{Deserialize, Serialize};
 /// Seconds of several rounds, or other figures of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct Times {
-    /// The median.
     pub median: f64,
-    /// The smallest.
     pub lowest: f64,
-    /// The largest.
     pub highest: f64,
-    /// The number of rounds.
     pub rounds: usize,
     /// Whether the device's clock steps too coarsely for this time.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -20,7 +16,6 @@ pub struct Times {
 
 impl Times {
     /// The times of these rounds; all zero without any.
-    #[must_use]
     pub fn of(mut rounds: Vec<f64>) -> Self {
         rounds.sort_by(f64::total_cmp);
         let (Some(&lowest), Some(&highest)) = (rounds.first(), rounds.last()) else { return Self::default() };
@@ -29,7 +24,6 @@ impl Times {
     }
 
     /// The times of two parts that follow each other.
-    #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
             median: self.median + other.median,
@@ -42,20 +36,17 @@ impl Times {
 }
 
 /// The median: the mean of the two middle values if their number is even, not a number for no values.
-#[must_use]
 pub fn median(values: Vec<f64>) -> f64 {
     if values.is_empty() { f64::NAN } else { Times::of(values).median }
 }
 
 /// The slowest of several times divided by the fastest.
-#[must_use]
 pub fn apart(seconds: &[f64]) -> Option<f64> {
     let (low, high) = (seconds.iter().copied().reduce(f64::min)?, seconds.iter().copied().reduce(f64::max)?);
     (seconds.len() > 1).then(|| high / low)
 }
 
 /// `12.34 ms`; from nanoseconds to seconds.
-#[must_use]
 pub fn seconds(seconds: f64) -> String {
     match seconds {
         seconds if seconds >= 1.0 => format!("{seconds:.2} s"),
@@ -66,7 +57,6 @@ pub fn seconds(seconds: f64) -> String {
 }
 
 /// `136 B`, `1.23 KB`, `1.23 MB`, `12.34 GB`: powers of ten.
-#[must_use]
 pub fn bytes(bytes: f64) -> String {
     match bytes {
         bytes if bytes >= 1e9 => format!("{:.2} GB", bytes * 1e-9),
@@ -77,7 +67,6 @@ pub fn bytes(bytes: f64) -> String {
 }
 
 /// A number of things, rounded to two decimals of its unit: `4 M`, `12.5 K`, `512`.
-#[must_use]
 pub fn count(n: f64) -> String {
     match n {
         n if n >= 1e6 => format!("{} M", decimals(n / 1e6)),
@@ -87,14 +76,12 @@ pub fn count(n: f64) -> String {
 }
 
 /// A number with at most two decimals and without trailing zeros: 10, 12.5.
-#[must_use]
 pub fn decimals(value: f64) -> String {
     let text = format!("{value:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// A number with at most three significant digits, for cells of a chart.
-#[must_use]
 pub fn short(value: f64) -> String {
     match value {
         value if value >= 1e4 => format!("{:.0}K", value / 1e3),

@@ -34,7 +34,6 @@ impl Default for UvmModel {
 
 impl UvmModel {
     /// Seconds to move `moved`. Both directions run at once; faults are handled in groups.
-    #[must_use]
     pub fn seconds(&self, moved: UvmTraffic) -> f64 {
         let bytes = moved.pages_in.max(moved.pages_out) * self.page_bytes;
         let faults = moved.pages_in.div_ceil(FAULTS_AT_ONCE);
@@ -42,7 +41,6 @@ impl UvmModel {
     }
 }
 
-/// A page that moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UvmMove {
     /// Its number, which is its place in host memory.
@@ -53,7 +51,6 @@ pub struct UvmMove {
     pub back: bool,
 }
 
-/// Numbers of pages that moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UvmTraffic {
     /// Pages brought to the device, each by a fault.
@@ -63,8 +60,6 @@ pub struct UvmTraffic {
 }
 
 impl UvmTraffic {
-    /// Counts moves.
-    #[must_use]
     pub fn of(moves: &[UvmMove]) -> Self {
         let pages_out = moves.iter().filter(|one| one.back).count() as u64;
         Self { pages_in: moves.len() as u64 - pages_out, pages_out }
@@ -99,9 +94,6 @@ struct Held {
 
 impl UvmTable {
     /// A table of rows of `row_bytes` each, in pages of `page_bytes`, of which the device holds `device_bytes`.
-    ///
-    /// # Errors
-    /// [`Error::Config`] if not all pages of a row fit.
     pub fn new(page_bytes: u64, row_bytes: u64, device_bytes: u64) -> Result<Self, Error> {
         let pages = row_bytes.div_ceil(page_bytes);
         let room = (device_bytes / (pages * page_bytes)) as usize;
@@ -112,12 +104,10 @@ impl UvmTable {
         Ok(Self { page_bytes, row_bytes, room, held: HashMap::new(), by_use: BTreeMap::new(), uses: 0 })
     }
 
-    /// Pages of a piece.
     const fn pages(&self) -> u64 {
         self.row_bytes.div_ceil(self.page_bytes)
     }
 
-    /// Rows of a piece.
     fn rows(&self) -> u64 {
         (self.page_bytes / self.row_bytes).max(1)
     }
@@ -183,9 +173,6 @@ pub struct UvmBus<'l> {
 
 impl<'l> UvmBus<'l> {
     /// Host memory with all pages of a table of `rows` rows, and frames for those that the device holds.
-    ///
-    /// # Errors
-    /// On a device that maps no host memory, and [`Error::OutOfMemory`].
     pub fn new(clock: &'l Clock, table: &UvmTable, rows: u32) -> anyhow::Result<Self> {
         anyhow::ensure!(
             clock.timed.caps().mappable,
@@ -202,9 +189,6 @@ impl<'l> UvmBus<'l> {
     }
 
     /// Moves pages in their order, and waits. Returns the seconds of the device, by the wall clock if it has no timestamps.
-    ///
-    /// # Errors
-    /// [`Error::Device`].
     pub fn carry(&self, moves: &[UvmMove]) -> anyhow::Result<f64> {
         let Self { clock, page_bytes, homes, frames } = self;
         let (mut encoder, timeline) = (clock.encoder(), &clock.timeline);
@@ -226,9 +210,6 @@ impl<'l> UvmBus<'l> {
     }
 
     /// The first word of each page in host memory, and of each frame.
-    ///
-    /// # Errors
-    /// [`Error::Device`].
     pub fn first_words(&self) -> anyhow::Result<[Vec<u32>; 2]> {
         let first = |buffers: &[wgpu::Buffer]| -> anyhow::Result<Vec<u32>> {
             let parts: Vec<_> =

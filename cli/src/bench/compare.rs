@@ -185,14 +185,14 @@ fn named(files: Vec<(&Path, Report)>) -> Vec<Measured> {
 }
 
 impl Measured {
-    /// What must be the same in two figures that are compared: quantity, shape with its description, and setting but for what was measured.
+    /// What must be the same in two figures of a quantity that are compared: shape with its description, and setting but for what was measured.
     fn key(&self, record: &Measurement, without: &[&str]) -> String {
         let mut setting = serde_json::to_value(&record.setting).unwrap_or_default();
         if let Some(names) = setting.as_object_mut() {
             names.retain(|name, _| !without.contains(&name.as_str()));
         }
         let shape = &record.shape;
-        format!("{}\n{shape}\n{}\n{setting}", record.what, self.report.shapes.get(shape).map_or("", String::as_str))
+        format!("{shape}\n{}\n{setting}", self.report.shapes.get(shape).map_or("", String::as_str))
     }
 
     /// Times, and rates that were measured themselves: those worked out from a time have no spread.
@@ -200,7 +200,11 @@ impl Measured {
         let measured = |Measurement { value, unit, spread, .. }: &&Measurement| {
             *value > 0.0 && (*unit == Unit::Seconds || *unit == Unit::BytesPerSecond && spread.is_some())
         };
-        self.report.records.iter().filter(measured).map(|record| (self.key(record, &["hits"]), record))
+        self.report
+            .records
+            .iter()
+            .filter(measured)
+            .map(|record| (record.what.clone() + "\n" + &self.key(record, &["hits"]), record))
     }
 }
 
@@ -267,7 +271,7 @@ fn judge(all: &[Measured], compared: &[Measurement], percent: f64) -> anyhow::Re
     for (record, spread) in speeds.filter_map(|record| Some((record, record.spread?))) {
         judged += 1;
         if spread.highest * (1.0 + percent / 100.0) < 1.0 {
-            let ((what, setting), machine) = (place(record), record.key("machine").unwrap_or("".into()));
+            let ((what, setting), machine) = (place(record), record.words(&["machine"]));
             slower.push(format!("{what} of {}, {setting} on {machine}: {}", record.shape, record.text()));
         }
     }
@@ -314,8 +318,8 @@ fn text(all: &[Measured], compared: &[Measurement]) -> String {
     let whole = compared.iter().filter(|record| WHOLE.has(record));
     let line = |record: &Measurement| {
         let (what, place) = place(record);
-        let machine = record.key("machine").unwrap_or("".into());
-        let setting = Setting::default().with("figure", what).with("setting", place).with("machine", machine);
+        let setting = Setting::default().with("figure", what).with("setting", place);
+        let setting = setting.with("machine", record.words(&["machine"]));
         Measurement { setting, spread: record.spread.filter(|_| record.unit == Unit::Times), ..record.clone() }
     };
     let lines: Vec<Measurement> = whole.map(line).collect();
@@ -324,7 +328,7 @@ fn text(all: &[Measured], compared: &[Measurement]) -> String {
 }
 
 /// The charts with their file stems: what all machines have over one axis, a colour for each machine.
-fn charts(all: &[Measured]) -> Vec<(String, Chart)> {
+fn charts<'a>(all: &'a [Measured]) -> Vec<(String, Chart)> {
     [
         ("hits", "Hit rate (% of accesses)", "Logical bandwidth", ["forward logical", "backward logical"]),
         ("distinct", "Distinct rows in a step", "Time", ["forward", "backward"]),
@@ -333,16 +337,10 @@ fn charts(all: &[Measured]) -> Vec<(String, Chart)> {
     ]
     .into_iter()
     .filter_map(|(axis, x, y, whats)| {
-        let curves = |one: &'_ Measured| -> Vec<(String, Measurement)> {
-            let on =
-                |record: &&Measurement| whats.contains(&record.what.as_str()) && record.setting.number(axis).is_some();
-            let curve = |record: &Measurement| {
-                let alike = Measurement { what: String::new(), ..record.clone() };
-                let key = one.key(&alike, &["hits", "aim", "distinct", "pairs", "row bytes"]);
-                let label = format!("{}, {}", one.name, record.what);
-                (key, Measurement { setting: record.setting.clone().with("line", label), ..record.clone() })
-            };
-            one.report.records.iter().filter(on).map(curve).collect()
+        const FREE: [&str; 5] = ["hits", "aim", "distinct", "pairs", "row bytes"];
+        let on = |record: &&Measurement| whats.contains(&record.what.as_str()) && record.setting.number(axis).is_some();
+        let curves = |one: &'a Measured| -> Vec<(String, &'a Measurement)> {
+            one.report.records.iter().filter(on).map(|record| (one.key(record, &FREE), record)).collect()
         };
         let found: Vec<_> = all.iter().map(curves).collect();
         let has = |key: &String| found.iter().all(|curves| curves.iter().any(|(other, _)| other == key));
@@ -355,10 +353,11 @@ fn charts(all: &[Measured]) -> Vec<(String, Chart)> {
         chart.title = format!("{y} by machine{}", of.into_iter().flatten().next().unwrap_or_default());
         (chart.log_x, chart.log_y) = (axis != "hits", axis != "hits");
         chart.x_range = (axis == "hits").then_some((0.0, 100.0));
-        for (colour, curves) in found.iter().enumerate() {
+        for (colour, (one, curves)) in all.iter().zip(&found).enumerate() {
             let style = |record: &Measurement| Style { colour, dashed: record.what == whats[1], markers: true };
-            let records = curves.iter().filter(|(key, _)| key == drawn).map(|(_, record)| record);
-            chart.lines(records, "line", |record| record.setting.number(axis), style);
+            let records = curves.iter().filter(|(key, _)| key == drawn).map(|(_, record)| *record);
+            let label = |record: &Measurement| format!("{}, {}", one.name, record.what);
+            chart.lines(records, label, |record| record.setting.number(axis), style);
         }
         let tops = chart.series.iter().map(|series| series.points.iter().map(|point| point.1).fold(0.0, f64::max));
         let (slowest, fastest) = tops.fold((f64::MAX, 0.0), |(a, b): (f64, f64), top| (a.min(top), b.max(top)));

@@ -1,6 +1,6 @@
 //! `hotrow bench dist`: what a step sends, and its time, over ranks and batch sizes.
 
-use super::common::{Common, tables};
+use super::Common;
 use crate::plan::dist::run::{Batches, Seen};
 use hotrow::{CpuGroup, GroupConfig, Optimizer, OptimizerKind, Precision};
 use hotrow_dist::{Group, Phase, Threads};
@@ -73,7 +73,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let read = options.trace_files(std::slice::from_ref(&args.trace));
     output::check_files(options.json.as_deref(), None, &[], &read)?;
     args.common.make_folder(options)?;
-    let trace = options.trace(&args.trace, &args.reading)?;
+    let trace = options.trace(&args.trace, &args.reading, None)?;
     let mut bags = args.batches(&trace)?;
     let config = args.config(&trace, options.group_seed());
     let wire = args.wire.options();
@@ -108,8 +108,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     }
     drop(progress);
     run.judge(false, start.elapsed().as_secs_f64());
-    let tables = tables(&run)?;
-    Ok(args.common.finish(options, &run, "dist", (&tables, tables.len()), &[])?)
+    Ok(args.common.finish(options, &run, "dist", usize::MAX, &[])?)
 }
 
 impl Args {

@@ -1,26 +1,26 @@
 //! `hotrow bench robe`: forward and update of shared tables, over three numbers of rows, ROBE's compressions and two chunks.
 
-mod runner;
-
 use hotrow::robe::{Backward, Config};
-use hotrow::{Optimizer, OptimizerKind, Pooling, internals::AddBody};
+use hotrow::{
+    CpuSharedGroup, Error, Mode, Optimizer, OptimizerKind, Pooling, SharedGroup, internals::AddBody, prelude::*,
+};
 use rand::RngExt as _;
 use std::time::Duration;
 
-use super::common::Common;
+use super::Common;
+use super::runners::on_cpu;
 use super::suite::{Size, shapes::random};
 use crate::plan::amount;
 use crate::plan::robe::{CHUNK, COMPRESSIONS, setting};
-use hotrow_report::clock::{self, Clock, Complaints, Deadline, has_no_room};
+use hotrow_report::clock::{self, Clock, Complaints, Deadline, Inputs, Rounds, gradients, has_no_room};
 use hotrow_report::failure::{Failure, ensure_usage};
 use hotrow_report::names::one_of;
 use hotrow_report::options::{Options, whole};
-use hotrow_report::plot::{Heat, Panel};
+use hotrow_report::plot::{Chart, Style};
 use hotrow_report::progress::Progress;
-use hotrow_report::records::{Select, Setting, Unit, table};
+use hotrow_report::records::{Measurement, Select, Setting, Unit};
 use hotrow_report::run::{Machine, Run};
-use hotrow_report::units::{apart, count, decimals};
-use runner::Runner;
+use hotrow_report::units::{Times, apart, count, decimals};
 
 /// Measure shared tables (ROBE): forward and update over rows, compressions and chunks
 #[derive(Debug, clap::Args)]
@@ -60,8 +60,11 @@ const TURNS: usize = 4;
 const WAYS: [(&str, Backward); 3] =
     [("dense update", Backward::Dense), ("sparse update", Backward::Sparse), ("atomic update", Backward::Atomic)];
 
-/// The limits of a run.
+/// The device and the limits of a run.
 struct Plan<'a> {
+    /// `None` on the CPU.
+    clock: Option<&'a Clock>,
+    rounds: Rounds,
     rows: [u32; 3],
     dim: u32,
     batch: u32,
@@ -85,7 +88,10 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let size = args.size.unwrap_or(if hardware || context.is_none() { Size::Full } else { Size::Small });
     let seconds = args.seconds.unwrap_or(if context.is_some() { size.of(180, 300) } else { size.of(180, 900) });
     let deadline = Deadline::new(Duration::from_secs(seconds));
+    let clock = context.as_ref().map(|context| Clock::new(context, size.rounds()));
     let plan = Plan {
+        clock: clock.as_ref(),
+        rounds: size.rounds(),
         rows: ROWS.map(|rows| size.of(rows / 256, rows)),
         dim: args.dim,
         batch: args.batch.unwrap_or(size.of(1024, 10_240)),
@@ -113,8 +119,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     };
     run.describe("atomic update", adds);
     let complaints = context.as_ref().map(Complaints::of);
-    let clock = context.as_ref().map(|context| Clock::new(context, size.rounds()));
-    measure(&plan, &mut run, &mut Runner { clock: clock.as_ref(), rounds: size.rounds(), array: None })?;
+    measure(&plan, &mut run)?;
     if let Some(error) = complaints.and_then(|complaints| complaints.first()) {
         run.leave_out("trust in these figures", error);
     }
@@ -122,12 +127,8 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let goals = size.is_full() && (plan.dim, plan.batch) == (128, 10_240);
     run.judge(hardware && goals, deadline.seconds());
     let stem = format!("robe-{backend}");
-    let charts = match heat(&plan, &run) {
-        Some(heat) => vec![heat.write(&args.common.out.join(format!("{stem}-heat")))?],
-        None => Vec::new(),
-    };
-    let tables = tables(&run);
-    Ok(args.common.finish(options, &run, &stem, (&tables, tables.len()), &charts)?)
+    let drawn = chart(&plan, &run).write_any(&args.common.out.join(&stem))?;
+    Ok(args.common.finish(options, &run, &stem, usize::MAX, drawn.as_slice())?)
 }
 
 /// 8 GiB, or three quarters of the free memory if that is less.
@@ -150,7 +151,7 @@ impl Plan<'_> {
 }
 
 /// Measures every array, small ones first. Those without room are left out with the reason.
-fn measure(plan: &Plan<'_>, run: &mut Run, runner: &mut Runner<'_>) -> anyhow::Result<()> {
+fn measure(plan: &Plan<'_>, run: &mut Run) -> anyhow::Result<()> {
     let mut found: Vec<(String, f64, Config)> = Vec::new();
     for (rows, chunk) in plan.rows.into_iter().flat_map(|rows| CHUNKS.map(|chunk| (rows, chunk))) {
         for &compression in SHARED {
@@ -164,14 +165,14 @@ fn measure(plan: &Plan<'_>, run: &mut Run, runner: &mut Runner<'_>) -> anyhow::R
     found.sort_by_key(|(.., config)| (config.chunk != CHUNK, config.weights));
     let of = |config: &Config| (config.table_bytes(), format!("{} weights", count(config.weights.into())));
     let arrays = found.iter().map(|(.., config)| of(config)).collect();
-    let of_host = runner.clock.is_none_or(|clock| !clock.timed.caps().is_hardware());
+    let of_host = plan.clock.is_none_or(|clock| !clock.timed.caps().is_hardware());
     run.note_cached("arrays", clock::last_level_cache(clock::CACHES).filter(|_| of_host), &arrays);
     let progress = Progress::new("shared arrays", found.len() as u64);
     for (name, compression, config) in found {
         let config = config.with_pooling(Pooling::None).with_optimizer(plan.optimizer).with_seed(plan.seed);
         let room = plan.has_room(config.table_bytes(), "an array");
-        match room.and_then(|()| runner.make(config.clone()).map_err(|error| error.to_string())) {
-            Ok(()) => array(plan, run, runner, (&name, compression, &config))?,
+        match room.and_then(|()| Array::new(plan, config.clone()).map_err(|error| error.to_string())) {
+            Ok(made) => array(plan, run, made, (&name, compression, &config))?,
             Err(reason) => run.leave_out(name, reason),
         }
         progress.advance(1);
@@ -179,11 +180,67 @@ fn measure(plan: &Plan<'_>, run: &mut Run, runner: &mut Runner<'_>) -> anyhow::R
     Ok(())
 }
 
+/// An array of shared weights: on the CPU by the wall clock, on a GPU by its timestamps.
+enum Array<'a> {
+    Cpu(Box<CpuSharedGroup>, Rounds),
+    Gpu(Box<SharedGroup>, &'a Clock),
+}
+
+impl<'a> Array<'a> {
+    fn new(plan: &Plan<'a>, config: Config) -> Result<Self, Error> {
+        Ok(match plan.clock {
+            // After 300 ms, three rounds of a step are enough.
+            None => Self::Cpu(
+                Box::new(CpuSharedGroup::new(config)?),
+                Rounds { slice: Duration::from_millis(300), ..plan.rounds },
+            ),
+            Some(clock) => Self::Gpu(Box::new(SharedGroup::new(&clock.timed, config)?), clock),
+        })
+    }
+
+    /// Gives the array this configuration. Returns the times of forward and of backward over batches of rows in turn, in bags of one. The first step,
+    /// which allocates and compiles, is not counted.
+    fn steps(&mut self, config: Config, batches: &[Vec<u32>]) -> anyhow::Result<[Times; 2]> {
+        let offsets: Vec<u32> = (0..=batches[0].len() as u32).collect();
+        let mut turn = 0;
+        match self {
+            Self::Cpu(group, rounds) => {
+                group.reconfigure(config)?;
+                let grads = gradients(group.output_len(batches[0].len(), batches[0].len()), 1.0);
+                let mut one = || {
+                    turn += 1;
+                    on_cpu(&mut **group, (&batches[(turn - 1) % batches.len()], &offsets), &grads)
+                };
+                one()?;
+                rounds.repeat(one)
+            }
+            Self::Gpu(group, clock) => {
+                group.reconfigure(config)?;
+                let parts: Vec<_> = batches.iter().map(|rows| (rows.clone(), offsets.clone())).collect();
+                let data = Inputs::new(clock, &parts, group.config().dim, 1.0);
+                let mut step = |phase: usize, encoder: &mut _| -> anyhow::Result<()> {
+                    if phase == 1 {
+                        return Ok(group.encode_backward(encoder, data.grads.slice(..))?);
+                    }
+                    turn += 1;
+                    Ok(group.encode_forward(encoder, &data.batch(turn - 1), data.outputs.slice(..), Mode::Train)?)
+                };
+                const PHASES: [&str; 2] = ["forward", "backward"];
+                clock.timeline.listen(false);
+                clock.round(&PHASES, &mut step)?;
+                let measured = clock.measure(&PHASES, step)?;
+                group.check()?;
+                Ok(PHASES.map(|phase| measured.phase(phase).unwrap_or_default()))
+            }
+        }
+    }
+}
+
 /// Measures the ways of updating an array, and records them with their comparison.
 fn array(
     plan: &Plan<'_>,
     run: &mut Run,
-    runner: &mut Runner<'_>,
+    mut array: Array<'_>,
     (name, compression, config): (&str, f64, &Config),
 ) -> anyhow::Result<()> {
     let rows = config.tables[0];
@@ -202,7 +259,7 @@ fn array(
         let beside = if backward == Backward::Atomic { 4 * u64::from(config.weights) } else { 0 };
         let taken = plan.has_room(config.table_bytes() + beside, "an array and its sums").and_then(|()| {
             // Any error but a lack of room ends the run.
-            match runner.steps(config.clone().with_backward(backward), &batches) {
+            match array.steps(config.clone().with_backward(backward), &batches) {
                 Err(error) if has_no_room(&error) => Err(error.to_string()),
                 taken => Ok(taken),
             }
@@ -248,36 +305,18 @@ fn flat(run: &mut Run) {
     }
 }
 
-fn tables(run: &Run) -> Vec<(String, Option<String>)> {
-    const UPDATES: &str = "dense update|sparse update|atomic update";
-    let mut tables = Vec::new();
-    for chunk in CHUNKS {
-        for (title, what) in [("forward", "forward"), ("dense / sparse / atomic update", UPDATES)] {
-            let chunks = format!("chunk={chunk}");
-            let shown = Select { what, shape: "array", setting: &chunks };
-            let title = format!("{title}, chunks of {chunk}: rows down, compression across");
-            tables.push((title, table(run.select(shown), &["rows"], "compression")));
-        }
-    }
-    let flat = Select { what: "", shape: "flat", setting: "" };
-    let title = "One size of array, several numbers of rows: slowest against fastest.".to_owned();
-    tables.push((title, table(run.select(flat), &["chunks of"], "way")));
-    tables
-}
-
-/// The times of the arrays: rows down, compression across, a panel for each way and chunk.
-fn heat(plan: &Plan<'_>, run: &Run) -> Option<Heat> {
-    let rows = plan.rows.map(f64::from);
-    let panel = |(chunk, what): (u32, &str)| {
-        let chunks = format!("chunk={chunk}");
-        let select = Select { what, shape: "array", setting: &chunks };
-        let title = format!("{what}, chunks of {chunk}");
-        Panel::of(title, "compression".to_owned(), run.select(select), ("rows", &rows), ("compression", SHARED))
+/// The times of the arrays by their weights, with a line for each way and chunk.
+fn chart(plan: &Plan<'_>, run: &Run) -> Chart {
+    let mut chart = Chart::new("Weights of the array", "Time");
+    chart.title = format!("Shared tables, batch {}: {}", plan.batch, run.title());
+    (chart.log_x, chart.log_y) = (true, true);
+    let line = |record: &Measurement| format!("{}, chunks of {}", record.what, record.words(&["chunk"]));
+    let style = |record: &Measurement| Style {
+        colour: WAYS.iter().position(|(way, _)| *way == record.what).unwrap_or(WAYS.len()),
+        dashed: record.is("chunk", "1"),
+        markers: true,
     };
-    let ways =
-        CHUNKS.into_iter().flat_map(|chunk| ["forward", "dense update", "sparse update"].map(|way| (chunk, way)));
-    let panels: Vec<Panel> = ways.map(panel).collect();
-    let any = panels.iter().any(|panel| panel.values.iter().flatten().any(Option::is_some));
-    let title = format!("Shared tables: milliseconds, rows down, batch {}: {}", plan.batch, run.title());
-    any.then_some(Heat { title, panels })
+    let shown = Select { what: "forward|dense update|sparse update|atomic update", shape: "array", setting: "" };
+    chart.lines(run.select(shown), line, |record| record.setting.number("weights"), style);
+    chart
 }

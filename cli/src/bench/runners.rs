@@ -54,13 +54,7 @@ impl<'a> Runner<'a> {
     /// Takes a step. `None`: the runner only prepared this batch and is now one step ahead.
     pub(super) fn step(&mut self, indices: &[u32]) -> anyhow::Result<Option<[f64; 2]>> {
         match self {
-            Self::Cpu(group, offsets, grads) => {
-                let (outputs, forward) = timed(|| group.forward(Bags::new(indices, offsets), Mode::Train));
-                std::hint::black_box(outputs?);
-                let (updated, backward) = timed(|| group.backward(grads));
-                updated?;
-                Ok(Some([forward, backward]))
-            }
+            Self::Cpu(group, offsets, grads) => on_cpu(&mut **group, (indices, offsets), grads).map(Some),
             Self::Gpu(Device { clock, group, inputs }) => {
                 let indices = clock.storage(indices);
                 let round = clock.round(&["forward", "backward"], |phase, encoder| {
@@ -100,6 +94,19 @@ impl<'a> Runner<'a> {
             }
         }
     }
+}
+
+/// The seconds of a forward and of a backward on the CPU.
+pub(super) fn on_cpu(
+    group: &mut impl Lookup,
+    (indices, offsets): (&[u32], &[u32]),
+    grads: &[f32],
+) -> anyhow::Result<[f64; 2]> {
+    let (outputs, forward) = timed(|| group.forward(Bags::new(indices, offsets), Mode::Train));
+    std::hint::black_box(outputs?);
+    let (updated, backward) = timed(|| group.backward(grads));
+    updated?;
+    Ok([forward, backward])
 }
 
 impl Device<'_> {

@@ -5,23 +5,21 @@ mod bytes;
 mod cases;
 mod copy;
 mod grid;
-mod measure;
 mod random;
 mod readers;
 pub(super) mod shapes;
-mod size;
 mod sort;
 mod staged;
-mod whole;
 pub(super) mod workload;
 
-pub(super) use size::Size;
+pub(super) use bench::Size;
 
-use super::common::{Common, tables};
+use super::Common;
 use bench::{Bench, Beside};
+use cases::Case;
 use clap::builder::{PossibleValue, PossibleValuesParser};
-use hotrow::adapter;
-use hotrow_report::clock::{Clock, Complaints, Deadline};
+use hotrow::{Group, adapter};
+use hotrow_report::clock::{Clock, Complaints, Deadline, has_no_room};
 use hotrow_report::failure::{Failure, ensure_usage};
 use hotrow_report::options::{Backend, Options, whole};
 use hotrow_report::output;
@@ -86,7 +84,6 @@ fn part_names() -> PossibleValuesParser {
 struct Ratio {
     what: String,
     unit: Unit,
-    /// The shape of the record.
     shape: String,
     /// The quantity, its workload, and the condition on its setting.
     figure: String,
@@ -109,19 +106,36 @@ fn compare(run: &mut Run) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Measures a part: its cases, then what it has beyond them. After a case that fails, the others are still measured.
-fn measure(bench: &mut Bench<'_>, part: &str, beyond: Option<Measure>) {
-    let cases: Vec<_> = cases::of(part).into_iter().filter(|case| !case.is_twin(bench)).collect();
-    for case in cases {
-        if let Some(reason) = bench.deadline.over() {
-            bench.run.leave_out(case.name, reason);
-        } else if let Err(error) = measure::measure(bench, &case) {
-            bench.run.leave_out(case.name, format!("{error:#}"));
-        }
+/// Measures and records a case. A wrong share of hits is an error of the command. If the device has too little memory, a cache of half the
+/// size takes the place, and the records say so.
+fn case(bench: &mut Bench<'_>, case: &Case) -> anyhow::Result<()> {
+    match one(bench, case, 1) {
+        Err(error) if case.may_shrink() && has_no_room(&error) => one(bench, case, 2),
+        done => done,
     }
-    if let Some(Err(error)) = beyond.map(|beyond| beyond(bench)) {
-        bench.run.leave_out(part, format!("{error:#}"));
+}
+
+/// As [`case`], with a cache that is smaller by a factor.
+fn one(bench: &mut Bench<'_>, case: &Case, by: u32) -> anyhow::Result<()> {
+    let mut workload = case.workload(bench, by)?;
+    let taken = if case.pieces > 0 {
+        workload::measure_whole(bench, &mut workload, case.pieces)?
+    } else {
+        workload.run(bench.clock, &mut Group::new(&bench.clock.timed, workload.config.clone())?)?
+    };
+    if let Some(wanted) = case.hits.filter(|wanted| (taken.facts.hit_rate() - wanted).abs() > 0.003) {
+        let found = taken.facts.hit_rate();
+        bench.run.wrong.push(format!("{}: wanted {wanted} of the lookups to hit, found {found:.4}", case.name));
     }
+    workload::record(bench, &workload, &taken);
+    Ok(())
+}
+
+/// Measures a part: its cases, then what it has beyond them.
+fn measure(bench: &mut Bench<'_>, part: &str, beyond: Option<Measure>) -> anyhow::Result<()> {
+    let cases: Vec<Case> = cases::of(part).into_iter().filter(|case| !case.is_twin(bench)).collect();
+    bench.each(cases.iter().map(|case| (case.name.clone(), case)), case)?;
+    beyond.map_or(Ok(()), |beyond| beyond(bench))
 }
 
 pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
@@ -154,7 +168,9 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
             continue;
         }
         let start = deadline.seconds();
-        measure(&mut bench, name, beyond);
+        if let Err(error) = measure(&mut bench, name, beyond) {
+            bench.run.leave_out(name, format!("{error:#}"));
+        }
         if let Some(error) = complaints.first() {
             bench.run.leave_out(name, format!("its figures are not to be trusted: {error}"));
         }
@@ -163,13 +179,10 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let (mut run, copy) = (bench.run, bench.copy);
     compare(&mut run)?;
     run.judge(hardware && size.is_full(), deadline.seconds());
-    let chart = random::chart(&run, copy);
-    let charts =
-        if chart.series.is_empty() { Vec::new() } else { vec![chart.write(&args.common.out.join("suite-random"))?] };
-    let tables = tables(&run)?;
+    let drawn = random::chart(&run, copy).write_any(&args.common.out.join("suite-random"))?;
     let goals = args.common.out.join("goals.md");
     output::write_file(&goals, run.goal_table().as_bytes())?;
-    args.common.finish(options, &run, "suite", (&tables, tables.len()), &charts)?;
+    args.common.finish(options, &run, "suite", usize::MAX, drawn.as_slice())?;
     output::print(&format!("wrote {}", goals.display()))?;
     // Speed is left to the reader; wrong results are an error.
     if !run.wrong.is_empty() {

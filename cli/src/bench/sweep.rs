@@ -1,8 +1,8 @@
 //! The sweep over hit rates: every precision x rounding x policy x placement, beside two bounds, a table without a cache and unified memory.
 
-use super::common::Common;
+use super::Common;
 use super::runners::Runner;
-use super::shape::{Shape, Stream};
+use super::suite::shapes::{random, shuffle};
 use hotrow::internals::layout::Layout;
 use hotrow::{Context, GroupConfig, Init, Optimizer, OptimizerKind, Placement, Policy, Precision, Rounding, adapter};
 use hotrow_report::clock::{CACHES, Clock, Rounds, last_level_cache, timed};
@@ -12,10 +12,12 @@ use hotrow_report::options::{Backend, MOST_ROWS, Options, WindowArgs, number, pe
 use hotrow_report::output;
 use hotrow_report::plot::{Chart, Style};
 use hotrow_report::progress::Progress;
-use hotrow_report::records::{Measurement, Select, Setting, Unit, Value, table};
+use hotrow_report::records::{Measurement, Select, Setting, Unit, Value};
 use hotrow_report::run::{Machine, Run};
 use hotrow_report::units::Times;
 use hotrow_report::uvm::{UvmBus, UvmModel, UvmTable, UvmTraffic};
+use rand::seq::SliceRandom as _;
+use rand_pcg::Pcg64;
 use std::{collections::BTreeSet, time::Duration};
 
 #[derive(Clone, Debug, clap::Args)]
@@ -79,7 +81,6 @@ const MEASURED: usize = 15;
 /// A line of the table: the setting of its records, and the configuration of its tables.
 #[derive(Clone)]
 struct Curve {
-    kind: &'static str,
     setting: Setting,
     config: GroupConfig,
 }
@@ -87,7 +88,6 @@ struct Curve {
 #[derive(Clone, Copy, Debug)]
 struct Point {
     hit_rate: f64,
-    /// Times of forward and of backward.
     seconds: [Times; 2],
     /// Bytes read from and written to the table in a step.
     table: [f64; 2],
@@ -133,16 +133,14 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     measured?;
     run.judge(judged, seconds);
     let mut charts = Vec::new();
-    let mut tables = Vec::new();
     for sweep in &sweeps {
-        tables.push(sweep.table(&run));
         for direction in ["forward", "backward"] {
             let stem = format!("bench-{}-{direction}", sweep.name);
             charts.push(sweep.chart(&run, direction).write(&args.common.out.join(stem))?);
         }
     }
     // The table of a software driver beside the CPU is written to the file and not printed.
-    Ok(args.common.finish(options, &run, "bench", (&tables, 1), &charts)?)
+    Ok(args.common.finish(options, &run, "bench", 1, &charts)?)
 }
 
 impl<'a> Sweep<'a> {
@@ -152,19 +150,18 @@ impl<'a> Sweep<'a> {
             Some(context) if context.caps().is_hardware() => ("gpu", Shape::GPU),
             Some(_) => ("software", Shape::SOFTWARE),
         };
-        let (placements, beside) = match (&args.placement[..], context) {
-            ([], Some(context)) => {
+        // Beside the CPU, which has one memory, a software driver is measured only in placement Device.
+        let (placements, beside) = match (context, &args.placement[..]) {
+            (Some(context), []) => {
                 let mapped = context.caps().mappable.then_some(Placement::Mapped);
                 (vec![Placement::Device], mapped.into_iter().chain([Placement::Staged]).collect())
             }
-            ([], None) => (vec![Placement::Device], Vec::new()),
-            // Beside the CPU, a software driver is measured only in placement Device.
-            (asked, _) => (asked.to_vec(), Vec::new()),
+            (Some(_), asked) => (asked.to_vec(), Vec::new()),
+            (None, _) => (vec![Placement::Device], Vec::new()),
         };
         let rows = args.rows.unwrap_or(shape.rows);
         let (dim, batch) = (args.dim.unwrap_or(shape.dim), args.batch.unwrap_or(shape.batch));
         let clock = context.map(|context| Clock::new(context, Rounds::ONE));
-        let placements = if clock.is_some() { placements } else { vec![Placement::Device] };
         let machine = context.map_or_else(Machine::cpu, Machine::of);
         Self { args, shape: Shape { rows, dim, batch, ..shape }, name, machine, clock, placements, beside, seed }
     }
@@ -217,7 +214,7 @@ impl<'a> Sweep<'a> {
         config.cache_rows = policy.map_or(0, |_| self.shape.cache_rows());
         config.optimizer = Optimizer::sgd(1e-3).with_kind(self.args.optimizer);
         config.init = Init::Uniform { low: -0.1, high: 0.1 };
-        Curve { kind, setting, config }
+        Curve { setting, config }
     }
 
     /// The precision and policy of the comparison of placements: INT8 if asked for, else the first precision; the first rounding and policy.
@@ -288,10 +285,9 @@ impl<'a> Sweep<'a> {
     /// Measures the points of a curve. Without a cache the hit rate is 0 for any share of hot rows.
     fn points(&self, run: &mut Run, curve: &Curve, runner: &mut Runner<'_>, slice: Duration) -> anyhow::Result<()> {
         let mut stream = Stream::new(self.shape, self.seed);
-        let aims = if curve.kind == "uncached" { &[0.0] } else { &self.args.hit_rate[..] };
+        let aims = if curve.config.cache_rows == 0 { &[0.0] } else { &self.args.hit_rate[..] };
         for &aim in aims {
-            let hot = if curve.kind == "uncached" { 0.0 } else { aim / 100.0 };
-            let mut point = point(runner, &mut stream, hot, slice)?;
+            let mut point = point(runner, &mut stream, aim / 100.0, slice)?;
             if let Some(clock) = &self.clock {
                 point.seconds = point.seconds.map(|times| clock.marked(times, 1));
             }
@@ -313,7 +309,7 @@ impl<'a> Sweep<'a> {
                 at.push(&format!("{phase} {what}"), bytes / times.median, Unit::BytesPerSecond);
             }
         }
-        if curve.kind == "cached" {
+        if curve.config.cache_rows > 0 {
             let name = curve.setting.get("curve").map(ToString::to_string).unwrap_or_default();
             let place = Setting::default().with("curve", name).with("aim", aim);
             run.at(self.name, &place).push("off the aim", (point.hit_rate - aim / 100.0).abs(), Unit::Share);
@@ -409,14 +405,6 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// The table: a line for each curve, a column for each hit rate.
-    fn table(&self, run: &Run) -> (String, Option<String>) {
-        let logical = Select { what: "forward logical|backward logical", shape: self.name, setting: "" };
-        let title =
-            format!("{}: logical bandwidth, forward / backward, by aimed hit rate (%), 0 if uncached", self.name);
-        (title, table(run.select(logical), &["curve"], "aim"))
-    }
-
     /// The chart of the precisions and policies in the first placement, with the bounds.
     fn chart(&self, run: &Run, direction: &str) -> Chart {
         let first = self.placements[0];
@@ -449,7 +437,7 @@ impl<'a> Sweep<'a> {
         };
         let shown = run.select(Select { what: &what, shape: self.name, setting: "" });
         let shown = shown.filter(|record| colour(record).is_some());
-        chart.lines(shown, "curve", |record| record.setting.number("hits"), style);
+        chart.lines(shown, |record| record.words(&["curve"]), |record| record.setting.number("hits"), style);
         for series in chart.series.iter_mut().filter(|series| series.label.contains("uncached")) {
             let bound = series.points[0].1;
             series.points = vec![(0.0, bound), (100.0, bound)];
@@ -483,6 +471,78 @@ fn point(runner: &mut Runner<'_>, stream: &mut Stream, hit_rate: f64, slice: Dur
         table: [seen.bytes_read as f64 / steps, seen.bytes_written as f64 / steps],
         crossed: [0, 1].map(|k| (after.bus[k] - before.bus[k]) as f64 / steps),
     })
+}
+
+/// Sizes of a sweep. A tenth of the rows fits the cache.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    rows: u32,
+    dim: u32,
+    /// Accesses in a batch, all to distinct rows.
+    batch: u32,
+    /// Accesses in a bag, summed.
+    bag: u32,
+}
+
+impl Shape {
+    /// Rows as in TBE's benchmark (dim 128, bags of 20). The table is far larger than any cache on the chip.
+    const GPU: Self = Self { rows: 4_000_000, dim: 128, batch: 160_000, bag: 20 };
+    /// The same shape, small enough for a sweep of 20 seconds on two cores, and larger than their caches.
+    const CPU: Self = Self { rows: 200_000, dim: 128, batch: 4_000, bag: 20 };
+    /// Small enough for a software driver, whose step shall take milliseconds too.
+    const SOFTWARE: Self = Self { rows: 50_000, dim: 128, batch: 400, bag: 20 };
+
+    const fn cache_rows(&self) -> u32 {
+        self.rows / 10
+    }
+
+    const fn bags(&self) -> u32 {
+        self.batch.div_ceil(self.bag)
+    }
+
+    /// Starts of the bags; the last may be shorter.
+    fn offsets(&self) -> Vec<u32> {
+        (0..=self.bags()).map(|bag| (bag * self.bag).min(self.batch)).collect()
+    }
+
+    /// TBE's measure of forward: output bytes + 4 * dim * accesses. Backward counts twice that.
+    const fn logical_bytes(&self) -> u64 {
+        4 * self.dim as u64 * (self.bags() as u64 + self.batch as u64)
+    }
+}
+
+/// An endless stream of batches with a chosen hit rate.
+///
+/// The hot rows are in every batch, so LRU and LFU keep them. Cold rows come in a random order; none returns before all have come.
+#[derive(Debug)]
+struct Stream {
+    shape: Shape,
+    hot: Vec<u32>,
+    cold: Vec<u32>,
+    next: usize,
+    random: Pcg64,
+}
+
+impl Stream {
+    fn new(shape: Shape, seed: u32) -> Self {
+        let mut random = random(0, u64::from(seed));
+        let mut rows: Vec<u32> = (0..shape.rows).collect();
+        rows.shuffle(&mut random);
+        let hot = rows.split_off(rows.len() - (shape.batch.min(shape.rows / 2)) as usize);
+        Self { shape, hot, cold: rows, next: 0, random }
+    }
+
+    /// A batch in which the share `hot_share` of the accesses goes to hot rows.
+    fn batch(&mut self, hot_share: f64) -> Vec<u32> {
+        let batch = self.shape.batch as usize;
+        let hot = (batch as f64 * hot_share).round() as usize;
+        let cold = self.cold.iter().cycle().skip(self.next % self.cold.len());
+        let mut rows: Vec<u32> = self.hot.iter().cycle().take(hot).chain(cold.take(batch - hot)).copied().collect();
+        self.next += batch - hot;
+        // In random order, so that a bag mixes hot and cold rows.
+        shuffle(&mut rows, &mut self.random);
+        rows
+    }
 }
 
 #[cfg(test)]

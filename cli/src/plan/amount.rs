@@ -12,7 +12,6 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     read(text, wanted, |size: &ByteSize| size.0 <= MOST).map(|size| size.0)
 }
 
-/// As [`bytes`], without 0.
 pub(super) fn some_bytes(text: &str) -> Result<u64, String> {
     match bytes(text)? {
         0 => Err("wanted at least one byte".to_owned()),
@@ -26,7 +25,6 @@ pub(super) fn count(text: &str) -> Result<u64, String> {
     Ok(read(text, "a whole number from 1 to 2^53, such as 4096 or 1e9", legal)? as u64)
 }
 
-/// A number above 0.
 pub(super) fn positive(text: &str) -> Result<f64, String> {
     read(text, "a number above 0", |number: &f64| *number > 0.0 && number.is_finite())
 }

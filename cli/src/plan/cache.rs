@@ -4,8 +4,8 @@ use super::amount;
 use super::amount::{BINDING, MOST_DIM};
 use super::distribution::Distribution;
 use super::input::{Input, Source};
-use super::report::{Answer, Job};
-use super::{charts, verify};
+use super::report::{Answer, Job, curve};
+use super::verify;
 use hotrow::{GroupConfig, Optimizer, OptimizerKind, Precision, WAYS};
 use hotrow_plan::scars::{Budget, Forecast, Pinned, PlannedGroup};
 use hotrow_report::failure::{Failure, ensure_usage};
@@ -114,7 +114,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let json = answer.json();
     options.write_json(&json)?;
     if let Some(stem) = &args.plot {
-        charts::curve(&answer).write(stem)?;
+        curve(&answer).write(stem)?;
     }
     output::print(&answer.text(&json))?;
     verify::proved(&answer.verify)
@@ -131,7 +131,7 @@ impl Args {
         );
         let generated = || generated_trace("planning for generated lookups", "ones");
         let trace = self.trace.clone().unwrap_or_else(generated);
-        Input::of_trace(options.trace(&trace, &self.reading)?, self.lookups)
+        Input::of_trace(options.trace(&trace, &self.reading, None)?, self.lookups)
     }
 
     /// The budget; by default a tenth of the table in FP32.
@@ -255,7 +255,7 @@ impl<'a> Job<'a> {
                 let mut shuffled = trace.ids.clone();
                 shuffled.shuffle(&mut random);
                 shuffled.truncate(batches.saturating_mul(lookups));
-                let mut orders = vec![verify::Order::shuffled(shuffled, lookups, bag)];
+                let mut orders = vec![verify::Order::shuffled(&shuffled, lookups, bag)];
                 orders.extend(verify::Order::of_samples(trace, batch as usize, batches, &mut random));
                 (cache.clone(), orders)
             }
@@ -265,7 +265,7 @@ impl<'a> Job<'a> {
                 let enough = || Forecast::batch(&input.skew, &pinned, lookups as u64).enough_batches(lookups as u64);
                 let batches = args.verify_batches.unwrap_or_else(enough) as usize;
                 let drawn = distribution.draw(batches.saturating_mul(lookups).min(MOST_DRAWN), &mut random)?;
-                (pinned, vec![verify::Order::shuffled(drawn, lookups, bag)])
+                (pinned, vec![verify::Order::shuffled(&drawn, lookups, bag)])
             }
         };
         let mut config = self.group.with_cache(self.cache_rows(cache)).with_seed(options.group_seed());

@@ -110,7 +110,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let wires = args.wires()?;
     let mut answers = Vec::new();
     for text in &traces {
-        let trace = options.trace(text, &args.reading)?;
+        let trace = options.trace(text, &args.reading, None)?;
         let classes = classes_of(&trace);
         let rows = classes.last().map_or(1, |class| class.first as u32 + 1);
         answers.extend(args.source(options, trace, (rows, classes), true)?.answers(args, &wires)?);
@@ -293,6 +293,6 @@ fn draw(answers: &[Object], stem: &Path) -> anyhow::Result<()> {
         let colour = answers.iter().position(|one| one.text("source") == record.shape).unwrap_or_default();
         Style { colour, dashed: false, markers: true }
     };
-    chart.lines(&records, "shape", |record| record.setting.number("ranks"), style);
+    chart.lines(&records, |record| record.shape.clone(), |record| record.setting.number("ranks"), style);
     chart.write(stem).map(drop)
 }

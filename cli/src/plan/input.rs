@@ -6,12 +6,10 @@ use hotrow_plan::scars::{Budget, Planner, Profile, Skew};
 use hotrow_report::failure::{Failure, ensure_usage};
 use hotrow_report::trace::Trace;
 
-/// The lookups of a plan.
 pub(super) struct Input {
     pub(super) name: String,
     pub(super) rows: u32,
     pub(super) skew: Skew,
-    /// Samples of an epoch.
     pub(super) samples: u64,
     /// Mean number of lookups of a sample.
     pub(super) per_sample: f64,
@@ -45,7 +43,6 @@ const SAMPLES: u64 = 1_000_000;
 const MOST_LOOKUPS: f64 = 9_007_199_254_740_992.0;
 
 impl Input {
-    /// The library's planner for these lookups.
     pub(super) fn planner(&self, budget: Budget) -> Result<Planner<'_>, Error> {
         let planner = Planner::new(budget, &self.skew, self.per_sample)?;
         Ok(match &self.source {
@@ -81,7 +78,6 @@ impl Input {
         })
     }
 
-    /// Takes the lookups of a distribution.
     pub(super) fn of_distribution(
         from: &Distribution,
         lookups: Option<f64>,

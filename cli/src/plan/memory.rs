@@ -159,7 +159,6 @@ fn is_bound(report: &Result<MemoryReport, Error>) -> bool {
     report.as_ref().is_ok_and(|report| report.largest().1 <= BINDING)
 }
 
-/// The largest batch below `most` that fits.
 fn batch_that(most: u32, fits: impl Fn(u32) -> bool) -> Option<String> {
     largest(most, fits).map(|batch| format!("--batch {batch}"))
 }

@@ -1,21 +1,22 @@
 //! `hotrow plan robe`: the loss of a given table in a shared array (ROBE, definition 2).
 
-mod table;
-
 use super::amount;
+use crate::import::number;
+use crate::tensors::{FLOATS, Stacked, Tensors, converted};
 use hotrow::robe::Config;
+use hotrow::{CpuGroup, Source, checkpoint, prelude::*};
 use hotrow_plan::{
     Error,
     fidelity::{Fidelity, Row, fit},
 };
 use hotrow_report::failure::{Failure, ensure_usage};
-use hotrow_report::options::{Options, TraceArgs, compression, whole};
+use hotrow_report::options::{MOST_ROWS, Options, TraceArgs, compression, whole};
 use hotrow_report::output;
 use hotrow_report::records::{self, Measurement, Setting, Unit};
 use rand::SeedableRng;
 use rand::seq::index;
 use rand_pcg::Pcg64;
-use table::Table;
+use std::path::Path;
 
 /// The chunk of ROBE's paper.
 pub(crate) const CHUNK: u32 = 32;
@@ -72,7 +73,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let mut read = options.trace_files(args.trace.as_slice());
     read.push(args.table.as_str().into());
     output::check_files(options.json.as_deref(), None, &[], &read)?;
-    let table = table::open(&args.table)?;
+    let table = open(&args.table)?;
     let uses = args.trace.as_deref().map(|trace| Uses::new(options, args, trace, &table)).transpose()?;
     // Distinct rows in random order, or the rows of lookups.
     let all = uses.as_ref().map_or(table.rows as usize, |uses| uses.ids.len());
@@ -164,7 +165,7 @@ struct Uses {
 
 impl Uses {
     fn new(options: &Options, args: &Args, trace: &str, table: &Table) -> Result<Self, Failure> {
-        let trace = options.trace(trace, &args.reading)?;
+        let trace = options.trace(trace, &args.reading, None)?;
         ensure_usage!(
             !trace.numbered,
             "--trace: wanted ids that are rows of {}, found others in {}; write the row of each access",
@@ -183,4 +184,61 @@ impl Uses {
         }
         Ok(Self { name: trace.name, ids: trace.ids, counts })
     }
+}
+
+/// An array of numpy's, or a checkpoint.
+struct Table {
+    name: String,
+    /// `numpy` or `checkpoint`.
+    kind: &'static str,
+    /// Rows of each table; a checkpoint may hold several.
+    tables: Vec<u32>,
+    /// Rows of all tables together.
+    rows: u32,
+    dim: u32,
+    source: Box<dyn Source>,
+}
+
+impl Table {
+    fn values(&self) -> u64 {
+        u64::from(self.rows) * u64::from(self.dim)
+    }
+}
+
+fn open(text: &str) -> Result<Table, Failure> {
+    let path = Path::new(text);
+    match path.extension().and_then(|ending| ending.to_str()) {
+        Some("npy") => numpy(text, path),
+        Some("safetensors") => saved(text, path),
+        _ => Err(Failure::Usage(format!(
+            "{text}: wanted a .npy file or a checkpoint (.safetensors), found another ending; name such a file"
+        ))),
+    }
+}
+
+fn numpy(text: &str, path: &Path) -> Result<Table, Failure> {
+    let tensors = Tensors::npy(path)?;
+    let matrix = tensors.matrix(&tensors.names()[0], &FLOATS)?;
+    let [rows, dim] = matrix.shape;
+    converted(std::slice::from_ref(&matrix)).iter().for_each(|note| output::note(&format!("note: {text}: {note}")));
+    let (rows, dim) = (number(path, "rows", rows, MOST_ROWS)?, number(path, "dim", dim, amount::MOST_DIM)?);
+    let source = Box::new(Stacked { tensors, matrices: vec![matrix] });
+    Ok(Table { name: text.to_owned(), kind: "numpy", tables: vec![rows], rows, dim, source })
+}
+
+/// Number of rows that are read from a group at once.
+const PIECE: u32 = 1 << 14;
+
+/// Reads the newest values of all rows of a checkpoint into memory.
+fn saved(text: &str, path: &Path) -> Result<Table, Failure> {
+    let config = checkpoint::contents(path)?.0;
+    let (tables, dim, rows) = (config.tables.clone(), config.dim, config.total_rows() as u32);
+    let mut group = CpuGroup::new(config)?;
+    checkpoint::load(&mut group, path)?;
+    let mut values: Vec<f32> = Vec::new();
+    for first in (0..rows).step_by(PIECE as usize) {
+        let piece: Vec<u32> = (first..rows.min(first.saturating_add(PIECE))).collect();
+        values.extend(group.read_rows(&piece)?);
+    }
+    Ok(Table { name: text.to_owned(), kind: "checkpoint", tables, rows, dim, source: Box::new(values) })
 }

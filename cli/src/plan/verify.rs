@@ -1,7 +1,6 @@
 //! `--verify`: runs the plan with the real kernels and compares their counters with the prediction.
 
-mod order;
-
+use super::input::Samples;
 use anyhow::anyhow;
 use hotrow::{Bags, Context, Counters, CpuGroup, Embedding, Group, GroupConfig, Mode, Placement};
 use hotrow_plan::scars::{Expected, Forecast, Judgement, Pinned, Skew};
@@ -9,8 +8,9 @@ use hotrow_report::failure::Failure;
 use hotrow_report::object::{self, Field, Object, fields};
 use hotrow_report::options::Backend;
 use hotrow_report::progress::Progress;
-
-pub(super) use order::Order;
+use rand::Rng;
+use rand::seq::SliceRandom;
+use std::collections::BTreeMap;
 
 pub(super) struct Job<'a> {
     pub(super) config: GroupConfig,
@@ -18,7 +18,6 @@ pub(super) struct Job<'a> {
     /// Ways of a set that may be pinned.
     pub(super) pinned_ways: u32,
     pub(super) skew: &'a Skew,
-    /// The rows to pin.
     pub(super) pinned: &'a Pinned,
     pub(super) backend: Backend,
 }
@@ -26,7 +25,6 @@ pub(super) struct Job<'a> {
 /// The result of a run with one order of the lookups.
 #[derive(Debug)]
 pub(super) struct Run {
-    /// `shuffled`, `samples shuffled` or `real`.
     order: &'static str,
     /// Whether the run had all lookups of a trace, each once.
     whole_epoch: bool,
@@ -63,7 +61,7 @@ impl Run {
     fn holds(&self) -> Option<Verdict> {
         let is_wrong = self.measures.iter().any(|(_, one)| !one.within && !one.too_short);
         let is_short = self.measures.iter().any(|(_, one)| one.too_short);
-        (self.order == order::SHUFFLED).then_some(match (is_wrong, is_short) {
+        (self.order == SHUFFLED).then_some(match (is_wrong, is_short) {
             (true, _) => Verdict::Fails,
             (false, true) => Verdict::TooShort,
             (false, false) => Verdict::Holds,
@@ -82,7 +80,6 @@ impl Run {
     }
 }
 
-/// The verdict of a run on the prediction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Verdict {
     Holds,
@@ -93,8 +90,7 @@ enum Verdict {
 
 /// Runs each order of lookups on a new group.
 pub(super) fn run(job: &Job<'_>, orders: &[Order]) -> Result<Vec<Run>, Failure> {
-    let all: usize = orders.iter().map(|order| order.ids.len()).sum();
-    let progress = Progress::new("verify", all as u64);
+    let progress = Progress::new("verify", orders.iter().map(Order::lookups).sum());
     let context = job.backend.open("verifying")?;
     orders.iter().map(|order| Ok(play(context.as_ref(), job, order, &progress)?)).collect()
 }
@@ -133,7 +129,7 @@ fn play(context: Option<&Context>, job: &Job<'_>, order: &Order, progress: &Prog
         "verify: wanted a way for each row of the plan, found none for {left_out}; please report this"
     );
     let counted = count(&mut *group, job, order, progress)?;
-    let (lookups, found) = (order.ids.len() as u64, counted.accesses);
+    let (lookups, found) = (order.lookups(), counted.accesses);
     anyhow::ensure!(found == lookups, "verify: wanted {lookups} lookups counted, found {found}");
     let (expected, whole_epoch) = expected(job, order);
     let sizes = order.sizes();
@@ -157,8 +153,8 @@ fn play(context: Option<&Context>, job: &Job<'_>, order: &Order, progress: &Prog
 fn count(group: &mut dyn Embedding, job: &Job<'_>, order: &Order, progress: &Progress) -> anyhow::Result<Counters> {
     let before: Counters = group.counters()?.into_iter().sum();
     let mut gradients = Vec::new();
-    for (ids, offsets) in order.batches() {
-        group.forward(Bags::new(ids, &offsets), Mode::Train)?;
+    for (ids, offsets) in &order.batches {
+        group.forward(Bags::new(ids, offsets), Mode::Train)?;
         if job.training {
             let floats = (offsets.len() - 1) * job.config.dim as usize;
             if gradients.len() < floats {
@@ -180,16 +176,15 @@ fn count(group: &mut dyn Embedding, job: &Job<'_>, order: &Order, progress: &Pro
 
 /// The expected counts of the run, and whether the run is a whole epoch of a trace.
 fn expected(job: &Job<'_>, order: &Order) -> (Forecast, bool) {
-    let (sizes, lookups) = (order.sizes(), order.ids.len() as u64);
+    let (sizes, lookups) = (order.sizes(), order.lookups());
     let expected = Forecast::batches(job.skew, job.pinned, sizes.clone());
     let Some(all) = job.skew.accesses() else { return (expected, false) };
     // Batches of whole samples have too many sizes to treat each pair of sizes, so their mean size decides the effect of chance.
     let batches: u64 = sizes.values().sum();
-    let alike = if order.name == order::SHUFFLED { sizes } else { [(lookups / batches.max(1), batches)].into() };
+    let alike = if order.name == SHUFFLED { sizes } else { [(lookups / batches.max(1), batches)].into() };
     (expected.drawn_once(job.skew, job.pinned, &alike, all), all == lookups)
 }
 
-/// Compares each counter with its prediction.
 fn compare(job: &Job<'_>, expected: &Forecast, counted: &Counters, record: u64, whole_epoch: bool) -> Vec<Measure> {
     let record = record as f64;
     let measure =
@@ -208,12 +203,71 @@ fn compare(job: &Job<'_>, expected: &Forecast, counted: &Counters, record: u64, 
     measures
 }
 
+/// Lookups in an order.
+pub(super) struct Order {
+    /// `shuffled`, `samples shuffled` or `real`.
+    name: &'static str,
+    /// The lookups of each batch, and the offsets of its bags.
+    batches: Vec<(Vec<u32>, Vec<u32>)>,
+}
+
+/// The order that the prediction is for.
+const SHUFFLED: &str = "shuffled";
+const SAMPLES: &str = "samples shuffled";
+const REAL: &str = "real";
+
+impl Order {
+    /// Independent lookups, as the prediction assumes, in bags of one size. The last bag of a batch may be smaller.
+    pub(super) fn shuffled(ids: &[u32], batch: usize, bag: usize) -> Self {
+        let cut = |ids: &[u32]| {
+            let starts = (0..ids.len()).step_by(bag).chain([ids.len()]);
+            (ids.to_vec(), starts.map(|start| start as u32).collect())
+        };
+        Self { name: SHUFFLED, batches: ids.chunks(batch.max(1)).map(cut).collect() }
+    }
+
+    /// The bags of a trace in batches of `batch` samples, at most `batches` of them: in random order if any sample has several lookups, and
+    /// in real order.
+    pub(super) fn of_samples(trace: &Samples, batch: usize, batches: usize, random: &mut impl Rng) -> Vec<Self> {
+        let mut samples = trace.samples();
+        let cut = |samples: &[&[u32]]| {
+            let mut offsets = vec![0];
+            for sample in samples {
+                offsets.push(offsets[offsets.len() - 1] + sample.len() as u32);
+            }
+            (samples.concat(), offsets)
+        };
+        let order =
+            |name, samples: &[&[u32]]| Self { name, batches: samples.chunks(batch).take(batches).map(cut).collect() };
+        let mut orders = vec![order(REAL, &samples)];
+        if samples.iter().any(|sample| sample.len() > 1) {
+            samples.shuffle(random);
+            orders.insert(0, order(SAMPLES, &samples));
+        }
+        orders
+    }
+
+    fn lookups(&self) -> u64 {
+        self.sizes().into_iter().map(|(size, batches)| size * batches).sum()
+    }
+
+    /// The number of batches of each size in lookups.
+    fn sizes(&self) -> BTreeMap<u64, u64> {
+        let mut sizes = BTreeMap::new();
+        for (ids, _) in &self.batches {
+            *sizes.entry(ids.len() as u64).or_default() += 1;
+        }
+        sizes
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::input::{Input, Source};
     use hotrow::Policy;
     use hotrow_plan::scars::Formula;
-    use rand::seq::SliceRandom;
+    use hotrow_report::trace::Trace;
     use rand::{RngExt, SeedableRng};
     use rand_pcg::Pcg64;
 
@@ -231,7 +285,7 @@ mod tests {
     fn measures(skew: &Skew, pinned: &Pinned, lookups: &[u32], training: bool) -> Run {
         let config = GroupConfig::new(&[ROWS], 2).with_policy(Policy::Static).with_cache_rows(64);
         let job = Job { config, training, pinned_ways: 32, skew, pinned, backend: Backend::Cpu };
-        run(&job, &[Order::shuffled(lookups.to_vec(), 300, 3)]).unwrap().remove(0)
+        run(&job, &[Order::shuffled(lookups, 300, 3)]).unwrap().remove(0)
     }
 
     #[test]
@@ -287,15 +341,41 @@ mod tests {
     fn only_a_proved_prediction_holds() {
         let sure = Expected { mean: 1000.0, variance: 1.0 };
         for (order, misses, predicted, verdict, passes) in [
-            (order::SHUFFLED, 1000.0, sure, "the prediction holds", true),
-            (order::SHUFFLED, 1020.0, sure, "the prediction does not hold", false),
-            (order::SHUFFLED, 9.0, Expected { mean: 9.0, variance: 9.0 }, "too short to tell", false),
-            (order::REAL, 950.0, sure, "not judged", true),
-            (order::SAMPLES, 1050.0, sure, "not judged", true),
+            (SHUFFLED, 1000.0, sure, "the prediction holds", true),
+            (SHUFFLED, 1020.0, sure, "the prediction does not hold", false),
+            (SHUFFLED, 9.0, Expected { mean: 9.0, variance: 9.0 }, "too short to tell", false),
+            (REAL, 950.0, sure, "not judged", true),
+            (SAMPLES, 1050.0, sure, "not judged", true),
         ] {
             let run = judged(order, misses, predicted);
             assert!(run.text().contains(verdict) && run.text().contains("| locality  | 0.9000 "), "{}", run.text());
             assert_eq!(proved(&[run]).is_ok(), passes, "{order} {misses}");
         }
+    }
+
+    #[test]
+    fn bags_are_the_traces_own() {
+        let trace =
+            Trace { ids: vec![1, 2, 3, 4, 5, 6], offsets: Some(vec![0, 3, 3, 4, 6]), distinct: 6, ..Trace::default() };
+        let Source::Trace(lookups) = Input::of_trace(trace, None).unwrap().source else { unreachable!() };
+        let orders = Order::of_samples(&lookups, 3, usize::MAX, &mut Pcg64::seed_from_u64(1));
+        let names: Vec<_> = orders.iter().map(|order| order.name).collect();
+        assert_eq!(names, [SAMPLES, REAL]);
+        assert_eq!(orders[1].batches, [(vec![1, 2, 3, 4], vec![0, 3, 3, 4]), (vec![5, 6], vec![0, 2])]);
+        assert_eq!(orders[1].sizes(), BTreeMap::from([(4, 1), (2, 1)]));
+        // Whole samples, each once.
+        let mut bags: Vec<Vec<u32>> = Vec::new();
+        for (ids, offsets) in &orders[0].batches {
+            bags.extend(offsets.windows(2).map(|ends| ids[ends[0] as usize..ends[1] as usize].to_vec()));
+        }
+        bags.sort();
+        assert_eq!(bags, [vec![], vec![1, 2, 3], vec![4], vec![5, 6]]);
+    }
+
+    #[test]
+    fn shuffled_lookups_are_cut_evenly() {
+        let order = Order::shuffled(&[7; 8], 5, 2);
+        assert_eq!(order.batches, [(vec![7; 5], vec![0, 2, 4, 5]), (vec![7; 3], vec![0, 2, 3])]);
+        assert_eq!(order.sizes(), BTreeMap::from([(5, 1), (3, 1)]));
     }
 }

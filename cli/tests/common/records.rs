@@ -1,4 +1,4 @@
-//! Finds records in a report of `bench`, and makes reports with wrong records.
+//! Finds records in a report of `bench`.
 
 use serde_json::Value;
 
@@ -22,15 +22,4 @@ pub(crate) fn goal<'r>(report: &'r Value, id: &str) -> &'r Value {
 
 pub(crate) fn number(record: &Value) -> f64 {
     record["value"].as_f64().expect("a figure")
-}
-
-/// The report with another figure in each record for which `is` is true, or without these records if there is no figure.
-pub(crate) fn broken(report: &Value, is: impl Fn(&Value) -> bool, value: Option<f64>) -> Value {
-    let mut report = report.clone();
-    let records = report["records"].as_array_mut().expect("a list of records");
-    match value {
-        None => records.retain(|record| !is(record)),
-        Some(value) => records.iter_mut().filter(|record| is(record)).for_each(|record| record["value"] = value.into()),
-    }
-    report
 }

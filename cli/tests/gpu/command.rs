@@ -2,7 +2,7 @@
 
 use crate::common::command::{ended, hotrow, read, value};
 use crate::common::plan::words;
-use crate::common::records::{broken, goal, number, records};
+use crate::common::records::{goal, number, records};
 use serde_json::Value;
 use std::path::Path;
 
@@ -127,38 +127,28 @@ fn bench_labels_a_software_adapter() {
     });
 }
 
-/// The first place where a report of `suite` breaks the schema, lacks a kernel of `kernels`, or has an impossible figure.
-fn wrong(suite: &Value, kernels: &[&str]) -> Option<String> {
-    let copies = records(suite, "rate", &[("shape", "copy".into())]);
-    if suite["schema"] != 2 || suite["command"] != "bench suite" || copies.iter().any(|rate| number(rate) <= 0.0) {
-        return Some(format!("{} {} {copies:?}", suite["schema"], suite["command"]));
-    }
+/// Each case of a suite has its times, and each of these kernels, and every other, the bytes that it must move.
+fn kernels_are_whole(suite: &Value, kernels: &[&str]) {
+    assert_eq!((&suite["schema"], &suite["command"]), (&2.into(), &"bench suite".into()));
+    assert!(records(suite, "rate", &[("shape", "copy".into())]).iter().all(|rate| number(rate) > 0.0));
     for case in records(suite, "accesses", &[]) {
-        let name = &case["shape"];
-        let these = [("shape", name.clone())];
+        let these = [("shape", case["shape"].clone())];
         let (of_kernels, whole): (Vec<&Value>, Vec<&Value>) = records(suite, "dispatches", &these)
             .into_iter()
             .partition(|record| record["setting"]["kernel"].is_string());
-        let all: f64 = of_kernels.iter().map(|record| number(record)).sum();
-        if whole.len() != 1 || all != number(whole[0]) {
-            return Some(format!("{name}: dispatches"));
-        }
-        if figure(suite, "forward", &these).is_none_or(|seconds| seconds <= 0.0) || number(case) <= 0.0 {
-            return Some(format!("{name}: forward"));
-        }
+        assert_eq!(of_kernels.iter().map(|record| number(record)).sum::<f64>(), number(whole[0]), "{case}");
+        assert!(figure(suite, "forward", &these).unwrap() > 0.0 && number(case) > 0.0 && whole.len() == 1, "{case}");
         // A stage without a formula is a stage that was renamed and forgotten in suite/bytes.rs.
-        if records(suite, "must move", &these).len() != of_kernels.len() {
-            return Some(format!("{name}: a kernel without a formula"));
-        }
+        assert_eq!(records(suite, "must move", &these).len(), of_kernels.len(), "{case}");
     }
-    let moves = |kernel: &str| {
-        records(suite, "must move", &[("kernel", kernel.into())]).into_iter().any(|one| number(one) > 0.0)
-    };
-    kernels.iter().find(|kernel| !moves(kernel)).map(|kernel| (*kernel).to_owned())
+    for kernel in kernels {
+        let moved = records(suite, "must move", &[("kernel", (*kernel).into())]);
+        assert!(moved.into_iter().any(|one| number(one) > 0.0), "{kernel}");
+    }
 }
 
-/// The first wrong figure of the suite that follows from its shapes: bytes of the bus, hits, sums of times, ratios of times.
-fn figures_wrong(suite: &Value) -> Option<String> {
+/// Figures of the suite that follow from its shapes: bytes of the bus, hits, sums of times, ratios of times.
+fn figures_are_right(suite: &Value) {
     let of = |what: &str, shape: &str| figure(suite, what, &[("shape", shape.into())]).unwrap_or(f64::NAN);
     let near = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-9;
     let mut right = vec![
@@ -209,7 +199,7 @@ fn figures_wrong(suite: &Value) -> Option<String> {
     // Rows of 64, 256, 1,024 and 4,096 B in three tables.
     right.push(("random rows", rows.iter().all(|(_, rows)| rows.len() == 12)));
     right.push(("parts", paces.len() >= 2 && steps.len() == 3));
-    right.into_iter().find(|(_, right)| !right).map(|(what, _)| what.to_owned())
+    right.into_iter().for_each(|(what, right)| assert!(right, "{what}"));
 }
 
 #[test]
@@ -235,46 +225,19 @@ fn the_suite_measures_every_kernel() {
         let goals = suite["goals"].as_array().unwrap();
         assert!(goals.iter().all(|goal| goal["reached"].is_number() || goal["why"].is_string()), "{goals:?}");
         let kernels = ["linearize", "probe", "sort", "admit", "exchange", "gather", "arrange", "update"];
-        assert_eq!(wrong(&suite, &kernels), None);
+        kernels_are_whole(&suite, &kernels);
         assert_eq!(suite["left_out"], serde_json::json!([]));
-        assert_eq!(figures_wrong(&suite), None);
+        figures_are_right(&suite);
         // Numbers of dispatches are judged on any driver; times only on a card.
         let judged = |id: &str| goal(&suite, id)["met"].is_boolean();
         assert!(judged("forward_dispatches") && judged("step_dispatches"));
         assert!(!judged("gather"));
         assert!(goal(&suite, "gather")["reached"].is_number() && goal(&suite, "nvidia_step")["reached"].is_null());
-        // The companion: missing figures and impossible figures are noticed.
-        assert!(wrong(&suite, &["teleport"]).is_some());
-        let of = |what: &'static str, shape: &'static str| {
-            move |record: &Value| record["what"] == what && record["shape"] == shape
-        };
-        for (what, shape, value) in [
-            ("dispatches", "hits-uniform", None),
-            ("dispatches", "hits-uniform", Some(1.0)),
-            ("must move", "hits-uniform", None),
-            ("rate", "copy", Some(0.0)),
-        ] {
-            assert!(wrong(&broken(&suite, of(what, shape), value), &kernels).is_some(), "{what}");
-        }
-        for (what, shape, value) in [
-            ("hit rate", "pinned-1024", Some(0.96)),
-            ("hit rate", "hits-uniform", None),
-            ("counted in", "staged-alone", Some(1.0)),
-            ("copied", "staged-prefetched", None),
-            ("cached", "readers", None),
-            ("random read", "random", Some(1.0)),
-            ("random update", "random", None),
-            ("flushed against raw", "readers", Some(0.5)),
-            ("backward", "grid", Some(1.0)),
-            ("backward against FP32", "update-int8", None),
-        ] {
-            assert!(figures_wrong(&broken(&suite, of(what, shape), value)).is_some(), "{what}");
-        }
     });
 }
 
-/// What is wrong with the records of NVIDIA's whole shape.
-fn whole_wrong(suite: &Value, mapped: bool) -> Option<String> {
+/// The records of NVIDIA's whole shape are there.
+fn is_whole(suite: &Value, mapped: bool) {
     let mut names = vec![("nvidia-full", 600_000.0), ("nvidia-18-pieces", 200_000.0), ("nvidia-2-pieces", 200_000.0)];
     if mapped {
         names.extend([("nvidia-full-device", 600_000.0), ("nvidia-18-pieces-device", 200_000.0)]);
@@ -282,15 +245,12 @@ fn whole_wrong(suite: &Value, mapped: bool) -> Option<String> {
     for (name, rows) in names {
         let of = |what: &str| figure(suite, what, &[("shape", name.into())]);
         let pieces = if name == "nvidia-2-pieces" { 2.0 } else { 18.0 };
-        let sizes = of("pieces") == Some(pieces) && of("record bytes") == Some(140.0 * rows);
-        let times = ["made", "step"].map(of);
-        let ratio = of("step against 2 pieces").is_some() == (pieces == 18.0 && !name.ends_with("device"));
-        if !sizes || !ratio || !times.iter().all(|time| time.is_some_and(|time| time > 0.0)) {
-            return Some(format!("{name}: {times:?}"));
-        }
+        assert_eq!((of("pieces"), of("record bytes")), (Some(pieces), Some(140.0 * rows)), "{name}");
+        let has_ratio = pieces == 18.0 && !name.ends_with("device");
+        assert_eq!(of("step against 2 pieces").is_some(), has_ratio, "{name}");
+        assert!(["made", "step"].into_iter().all(|what| of(what).unwrap() > 0.0), "{name}");
     }
-    let reached = goal(suite, "nvidia_full_step")["reached"].as_f64();
-    (reached.is_some() != mapped).then(|| format!("{reached:?}"))
+    assert_eq!(goal(suite, "nvidia_full_step")["reached"].is_number(), mapped);
 }
 
 #[test]
@@ -302,13 +262,7 @@ fn the_whole_shape_is_measured_only_if_it_is_named() {
         };
         let named = suite("--only nvidia-full");
         assert_eq!(named["left_out"], serde_json::json!([]));
-        let mapped = context.caps().mappable;
-        assert_eq!(whole_wrong(&named, mapped), None);
-        // The companion.
-        for (what, value) in [("pieces", Some(17.0)), ("made", None), ("step against 2 pieces", None)] {
-            let changed = |record: &Value| record["what"] == what && record["shape"] == "nvidia-full";
-            assert!(whole_wrong(&broken(&named, changed, value), mapped).is_some(), "{what}");
-        }
+        is_whole(&named, context.caps().mappable);
         // Without names: some parts, then no time for the others, of which the whole shape is none.
         let all = suite("--seconds 3");
         let left_out = all["left_out"].as_array().unwrap();

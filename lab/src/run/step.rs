@@ -1,13 +1,26 @@
-//! A step: forward, the loss and its gradients, and the update.
+//! A step: forward, the loss and its gradients, and the update. On the processor, over ranks, or wholly on a device.
+//!
+//! Over ranks a batch has as many parts as there are virtual shards. The dense part runs each part by itself, and sums over parts are a binary tree, so the
+//! number of ranks changes no bit. On a device nothing is copied to the host in a step; losses are read later.
 
-use super::model::Model;
-use crate::batch::Batch;
+use super::model::{Model, TESTED};
+use crate::batch::{Bags, Batch};
 use crate::dense::{self, tensor, values};
+use crate::device::Shared;
 use crate::hyper::Reduction;
+use crate::ranks::Ranks;
 use crate::scaling;
 use burn::tensor::{Gradients, Tensor};
-use hotrow::CpuScaler;
+use hotrow::{CpuScaler, Error, Mode, Pooling};
+use hotrow_report::units::median;
+use std::ops::Range;
 use std::time::Instant;
+
+/// Steps whose losses are read together.
+const UNREAD: usize = 64;
+
+/// Steps that time the tables alone.
+const TIMED: usize = 20;
 
 impl Model<'_, '_> {
     /// Runs forward, backward and update with the next batch. Returns the loss before the update, which may not be finite, unless it stays on the
@@ -73,6 +86,118 @@ impl Model<'_, '_> {
             self.optimizer.step(of_weights, state.inverse);
         }
         Ok(())
+    }
+
+    /// As `step`, with this rank's parts of the next batch. The loss is that of the whole batch.
+    pub(super) fn step_over(&mut self, ranks: Ranks<'_>) -> anyhow::Result<(f64, usize)> {
+        let (epoch, samples) = self.next_samples();
+        let (task, seed, about) = (self.task, self.seed, self.task.about());
+        let part = |part: Range<usize>| task.train_batch(&samples[part], seed, epoch);
+        let parts: Vec<Batch> = ranks.parts(samples.len()).map(part).collect::<anyhow::Result<_>>()?;
+        let outputs = self.outputs(&parts)?;
+        let weights = self.optimizer.weights.clone();
+        let mut of_tables = vec![Vec::new(); about.tables.len()];
+        let mut sums = Vec::with_capacity(parts.len());
+        for (part, outputs) in parts.iter().zip(outputs) {
+            // The gradients of the part's summed loss, weight after weight, then that loss.
+            let mut sum = Vec::new();
+            if part.samples == 0 {
+                sum.resize(weights.iter().map(|weight| weight.shape().num_elements()).sum::<usize>() + 1, 0.0);
+                sums.push(sum);
+                continue;
+            }
+            let (loss, embedded, gradients) = self.learn(part, shaped(self.options.hyper.dim, outputs));
+            let of_part = embedded.iter().map(|outputs| summed(outputs, &gradients, part.samples));
+            of_tables.iter_mut().zip(of_part).for_each(|(all, own)| all.extend(own));
+            for weight in &weights {
+                sum.extend(summed(weight, &gradients, part.samples));
+            }
+            sum.push(values(loss)[0] * part.samples as f32);
+            sums.push(sum);
+        }
+        let mut sum = ranks.sum(sums)?;
+        let loss = f64::from(sum.pop().unwrap_or(f32::NAN)) / samples.len() as f64;
+        let mut rest = &sum[..];
+        let mut gradients = Vec::with_capacity(weights.len());
+        for weight in &weights {
+            let (values, after) = rest.split_at(weight.shape().num_elements());
+            rest = after;
+            let mean: Vec<f32> = values.iter().map(|value| value / samples.len() as f32).collect();
+            gradients.push(Some(tensor(mean, weight.dims(), &weight.device().inner())));
+        }
+        self.reduce(&mut of_tables, samples.len());
+        self.update(&of_tables, &gradients)?;
+        self.steps += 1;
+        Ok((loss, samples.len()))
+    }
+
+    /// Looks up the bags of several parts together, and returns the outputs of each part, table by table.
+    fn outputs(&mut self, parts: &[Batch]) -> Result<Vec<Vec<Vec<f32>>>, Error> {
+        let specs = &self.task.about().tables;
+        let joined = |table| Bags::joined(parts.iter().map(|part| &part.bags[table]));
+        let bags: Vec<Bags> = (0..specs.len()).map(joined).collect();
+        let outputs = self.tables.forward(&bags)?;
+        let mut rests: Vec<&[f32]> = outputs.iter().map(Vec::as_slice).collect();
+        let of = |part: &Batch| {
+            let tables = specs.iter().zip(&part.bags).zip(&mut rests);
+            tables
+                .map(|((spec, bags), rest)| {
+                    let rows = if spec.pooling == Pooling::None { bags.indices.len() } else { bags.offsets.len() - 1 };
+                    let (own, after) = rest.split_at(rows * self.options.hyper.dim as usize);
+                    *rest = after;
+                    own.to_vec()
+                })
+                .collect()
+        };
+        Ok(parts.iter().map(of).collect())
+    }
+
+    /// As `step`; the loss is kept on the device.
+    pub(super) fn step_on_device(&mut self, shared: &Shared) -> anyhow::Result<usize> {
+        let (epoch, samples) = self.next_samples();
+        let batch = self.task.train_batch(&samples, self.seed, epoch)?;
+        let outputs = self.tables.tensors(&batch.bags, shared, Mode::Train)?;
+        let (loss, embedded, gradients) = self.learn(&batch, outputs);
+        let Reduction(weight) = self.options.hyper.loss;
+        let factor = weight.unwrap_or(batch.samples as f32);
+        let of = |outputs: &Tensor<2>| match outputs.grad(&gradients) {
+            Some(mean) => mean * factor,
+            None => outputs.clone().inner().zeros_like(),
+        };
+        let of_tables: Vec<_> = embedded.iter().map(of).collect();
+        self.tables.backward_tensors(&of_tables, shared)?;
+        let of_weights: Vec<_> = self.optimizer.weights.iter().map(|weight| weight.grad(&gradients)).collect();
+        self.optimizer.step(&of_weights, 1.0);
+        self.unread.push((loss.inner(), batch.samples));
+        self.steps += 1;
+        Ok(batch.samples)
+    }
+
+    /// Reads the losses of the last steps, with their numbers of samples: all if they are wanted now, else if there are many.
+    pub(super) fn read_losses(&mut self, now: bool) -> Vec<(f64, usize)> {
+        if self.unread.is_empty() || !now && self.unread.len() < UNREAD {
+            return Vec::new();
+        }
+        let (losses, samples): (Vec<_>, Vec<_>) = self.unread.drain(..).unzip();
+        let losses = values(Tensor::cat(losses, 0));
+        losses.into_iter().map(f64::from).zip(samples).collect()
+    }
+
+    /// Median seconds of the tables' forward and backward alone. The batches are different parts of the test set, as far as it has as many samples,
+    /// since the rows of a batch that comes twice are all in the cache. It changes the tables, so it comes last.
+    pub(super) fn time_tables(&mut self, shared: &Shared) -> anyhow::Result<f64> {
+        let test = self.task.about().test;
+        let samples = self.options.hyper.batch.min(test).min(TESTED);
+        let mut took = Vec::new();
+        for at in (0..TIMED).map(|i| i * samples % (test - samples + 1)) {
+            let batch = self.task.test_batch(at..at + samples)?;
+            let start = Instant::now();
+            let outputs = self.tables.tensors(&batch.bags, shared, Mode::Train)?;
+            self.tables.backward_tensors(&outputs, shared)?;
+            shared.device().sync()?;
+            took.push(start.elapsed().as_secs_f64() * self.options.hyper.batch as f64 / samples as f64);
+        }
+        Ok(median(took))
     }
 }
 

@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
-/// The tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum TaskName {

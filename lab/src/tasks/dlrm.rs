@@ -5,7 +5,6 @@ mod criteo;
 pub(super) mod model;
 mod packed;
 mod planted;
-mod sample;
 
 use super::args::TaskArgs;
 use super::cardinalities::Cardinalities;
@@ -15,11 +14,11 @@ use crate::hyper::Hyper;
 use crate::metrics::Score;
 use crate::order::Mixed;
 use crate::task::{About, Task};
+use criteo::Sample;
 use hotrow::{Init, Pooling};
 use hotrow_report::trace::{CRITEO_CATEGORIES, CRITEO_COUNTS};
 use model::Above;
 use packed::Packed;
-use sample::Sample;
 use std::{num::NonZero, ops::Range};
 
 pub(super) const HYPER: Hyper = Hyper::adagrad(16, 128, 0.02);

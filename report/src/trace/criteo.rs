@@ -6,16 +6,13 @@
 //! its own, as in DLRM.
 
 use super::error::TraceError;
-use super::fields::quote;
 use super::ids::{Id, Ids, Trace};
-use super::lines::{Line, Lines};
+use super::lines::{Line, Lines, quote};
 use std::fmt;
 use std::path::Path;
 
-/// Counts of a line.
 pub const CRITEO_COUNTS: usize = 13;
 
-/// Categories of a line.
 pub const CRITEO_CATEGORIES: usize = 26;
 
 /// Fields of a line, without the label.
@@ -34,18 +31,11 @@ impl fmt::Debug for CriteoFile {
 }
 
 impl CriteoFile {
-    /// Opens a file.
-    ///
-    /// # Errors
-    /// If the file cannot be opened, or a `.zst` file has another format.
     pub fn open(path: &Path) -> Result<Self, TraceError> {
         Lines::open(path, LONGEST).map(Self)
     }
 
     /// The next line, or `None` at the end of the file.
-    ///
-    /// # Errors
-    /// Unless the line has 39 or 40 fields, and if reading fails.
     pub fn next_line(&mut self) -> Result<Option<CriteoLine<'_>>, TraceError> {
         self.0.next()?.map(CriteoLine::of).transpose()
     }
@@ -75,9 +65,6 @@ impl<'a> CriteoLine<'a> {
     }
 
     /// Whether the advertisement was clicked.
-    ///
-    /// # Errors
-    /// Unless the line has a label, 0 or 1.
     pub fn label(&self) -> Result<bool, TraceError> {
         let remedy = "train on a file with labels (train.txt, not test.txt), or repair the line";
         match self.label {
@@ -89,18 +76,12 @@ impl<'a> CriteoLine<'a> {
     }
 
     /// The counts; `None` for an empty field.
-    ///
-    /// # Errors
-    /// If a field is no integer of 64 bits.
     pub fn counts(&self) -> Result<[Option<i64>; CRITEO_COUNTS], TraceError> {
         let number = |field: &[u8]| std::str::from_utf8(field).ok()?.parse().ok();
         self.fields(0, "an integer or nothing as count", number)
     }
 
     /// The categories; `None` for an empty field.
-    ///
-    /// # Errors
-    /// If a field is not 1 to 8 hexadecimal digits.
     pub fn categories(&self) -> Result<[Option<u32>; CRITEO_CATEGORIES], TraceError> {
         self.fields(CRITEO_COUNTS, "up to 8 hexadecimal digits or nothing as category", hexadecimal)
     }

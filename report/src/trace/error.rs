@@ -28,7 +28,6 @@ impl From<String> for TraceError {
 }
 
 impl TraceError {
-    /// The error of a file.
     pub(super) fn of(path: &Path, wanted: impl Display, found: impl Display, remedy: &str) -> Self {
         Self::Content(format!("{}: wanted {wanted}, found {found}; {remedy}", path.display()))
     }
@@ -55,7 +54,6 @@ impl TraceError {
         Self::of(path, FORMATS, found, "convert it, or name it by its format")
     }
 
-    /// A file without accesses.
     pub(super) fn empty(path: &Path) -> Self {
         Self::of(path, "at least one id", "none", "the file is empty, get or write it again")
     }

@@ -33,7 +33,6 @@ pub fn find(text: &str, data: Option<&Path>) -> Result<PathBuf, TraceError> {
 }
 
 /// Cuts `a,b` into traces. Commas within a generated trace, such as `zipf:rows=9,s=1`, and within an existing file's name stay.
-#[must_use]
 pub fn split_list(text: &str) -> Vec<String> {
     if Path::new(text).is_file() {
         return vec![text.to_owned()];

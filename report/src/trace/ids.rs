@@ -6,7 +6,6 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::path::Path;
 
-/// An id in a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Id<'a> {
     Number(u64),
@@ -35,7 +34,6 @@ impl<'a> Id<'a> {
     }
 }
 
-/// Row ids in access order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
     /// The file's name without folder and ending, or the text that asked for a generated trace.
@@ -44,7 +42,6 @@ pub struct Trace {
     pub ids: Vec<u32>,
     /// The start of each bag in `ids`, and the end of the last one. Ascending, from 0 to `ids.len()`.
     pub offsets: Option<Vec<u32>>,
-    /// Number of distinct ids.
     pub distinct: u32,
     /// The table of each access, if the file or one beside it tells.
     pub tables: Option<Vec<u8>>,
@@ -54,7 +51,6 @@ pub struct Trace {
     pub notes: Vec<String>,
 }
 
-/// The ids of a trace, in order.
 pub(super) struct Ids<'a> {
     path: &'a Path,
     pub(super) ids: Vec<u32>,

@@ -45,7 +45,6 @@ pub(super) fn companion(folder: &Path, name: &str) -> Option<PathBuf> {
     packed.chain([folder.join(name)]).find(|path| path.is_file())
 }
 
-/// An open file.
 pub(super) struct Input {
     pub(super) path: PathBuf,
     format: Option<&'static str>,

@@ -3,9 +3,8 @@
 
 use super::criteo;
 use super::error::{FORMATS, TraceError};
-use super::fields::{Fields, quote};
 use super::ids::{Id, Ids, Trace};
-use super::lines::{Lines, is_comment};
+use super::lines::{Fields, Lines, is_comment, quote};
 use super::packed::{self, Input};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

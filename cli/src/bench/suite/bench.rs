@@ -1,10 +1,11 @@
 //! The state that all parts share: the device, the size, the run that they fill, and the configuration of their tables.
 
+use clap::ValueEnum;
 use hotrow::{GroupConfig, Init, OptimizerKind, Placement, Precision};
 use std::path::PathBuf;
+use std::time::Duration;
 
-use super::size::Size;
-use hotrow_report::clock::{Clock, Deadline};
+use hotrow_report::clock::{Clock, Deadline, Rounds};
 use hotrow_report::failure::Failure;
 use hotrow_report::run::Run;
 
@@ -13,6 +14,38 @@ pub(super) const DIM: u32 = 128;
 
 /// The learning rate of all steps, and the largest of their gradients.
 pub(super) const LR: f32 = 1e-3;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Size {
+    /// Small enough that a software driver finishes in two minutes
+    Small,
+    /// The shapes of the goals
+    Full,
+}
+
+impl Size {
+    pub(crate) const fn name(self) -> &'static str {
+        self.of("small", "full")
+    }
+
+    pub(crate) fn is_full(self) -> bool {
+        self == Self::Full
+    }
+
+    /// Returns `small` or `full`.
+    pub(crate) const fn of<T: Copy>(self, small: T, full: T) -> T {
+        match self {
+            Self::Small => small,
+            Self::Full => full,
+        }
+    }
+
+    /// The number of rounds: whole ones, ones whose stages are timed, and the time after which three whole ones are enough.
+    pub(crate) fn rounds(self) -> Rounds {
+        let (whole, detailed, seconds) = self.of((3, 1, 1), (15, 5, 3));
+        Rounds { whole, detailed, slice: Duration::from_secs(seconds) }
+    }
+}
 
 /// Figures of other libraries on the same machine.
 #[derive(Debug, Default)]
@@ -40,7 +73,6 @@ impl Beside {
     }
 }
 
-/// The state that all parts share.
 pub(super) struct Bench<'a> {
     pub(super) clock: &'a Clock,
     pub(super) size: Size,
@@ -54,7 +86,29 @@ pub(super) struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Whether the device maps memory.
+    /// Measures each setting, by its name. After one that fails the others are still measured.
+    pub(super) fn each<T>(
+        &mut self,
+        settings: impl IntoIterator<Item = (String, T)>,
+        mut one: impl FnMut(&mut Self, T) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        for (name, setting) in settings {
+            self.clock.timeline.listen(false);
+            let done = self.deadline.over().map_or_else(|| one(self, setting).map_err(|why| format!("{why:#}")), Err);
+            done.unwrap_or_else(|reason| self.run.leave_out(name, reason));
+            // The driver frees tables when the device is next polled.
+            self.clock.submit(self.clock.encoder())?;
+        }
+        Ok(())
+    }
+
+    /// Refuses an array that is larger than a binding.
+    pub(super) fn check_bound(&self, bytes: u64) -> anyhow::Result<()> {
+        let binding = self.clock.binding();
+        anyhow::ensure!(bytes <= binding, "beyond a binding of {} MiB", binding >> 20);
+        Ok(())
+    }
+
     pub(super) fn is_mapped(&self) -> bool {
         self.clock.timed.caps().mappable
     }

@@ -16,7 +16,6 @@ pub(super) fn kernel(stage: &'static str) -> &'static str {
 /// Mean counts of a step of a measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Facts {
-    /// Indices.
     pub(super) accesses: f64,
     /// Accesses to rows that were resident.
     pub(super) hits: f64,
@@ -36,7 +35,6 @@ pub(crate) struct Facts {
     pub(super) row: f64,
     /// Bytes of a row's optimiser state in FP32.
     pub(super) state: f64,
-    /// Bytes of a record.
     pub(super) record: f64,
     /// 8-bit passes of forward's sort of the misses, and of backward's sort of all accesses.
     pub(super) passes: [f64; 2],

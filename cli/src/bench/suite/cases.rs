@@ -62,7 +62,6 @@ fn pair<'de, D: Deserializer<'de>>(from: D) -> Result<[u32; 2], D::Error> {
     Ok([read(small)?, read(full)?])
 }
 
-/// The cases of a part, in their order.
 pub(super) fn of(part: &str) -> Vec<Case> {
     let table = include_bytes!("../../../data/cases.csv");
     let lines = csv::ReaderBuilder::new().comment(Some(b'#')).from_reader(&table[..]);

@@ -15,19 +15,12 @@ const FEATURES: u32 = 2;
 /// Corners of a cell of the plane.
 const CORNERS: u32 = 4;
 
-/// What is measured, by name.
 const TABLES: [&str; 3] = ["array, FP16, Adam in INT8", "array, FP32, AdaGrad", "array, FP32, AdaGrad, atomic"];
 
 const PHASES: [&str; 4] = ["grid", "forward", "coordinates", "backward"];
 
 pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
-    for name in TABLES {
-        match bench.deadline.over() {
-            Some(reason) => bench.run.leave_out(format!("grid, {name}"), reason),
-            None => one(bench, name)?,
-        }
-    }
-    Ok(())
+    bench.each(TABLES.map(|name| (format!("grid, {name}"), name)), one)
 }
 
 fn one(bench: &mut Bench<'_>, name: &str) -> anyhow::Result<()> {

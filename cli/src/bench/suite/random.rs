@@ -19,25 +19,14 @@ const FULL: &[u32] = &[16, 64, 256, 1 << 10, 2 << 10, 4 << 10];
 pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let least = bench.size.of(16, 1024);
     bench.run.describe("random", format!("each row once a pass, at least {least} MiB of rows a round"));
-    for &mib in bench.size.of(SMALL, FULL) {
-        let (bytes, binding) = (u64::from(mib) << 20, bench.clock.binding());
-        let done = match bytes > binding {
-            true => Err(anyhow::anyhow!("beyond a binding of {} MiB", binding >> 20)),
-            false => table(bench, mib, (least / mib).max(1)),
-        };
-        if let Err(reason) = done {
-            bench.run.leave_out(format!("random rows of {mib} MiB"), format!("{reason:#}"));
-        }
-        // The driver frees the table when the device is next polled.
-        bench.clock.submit(bench.clock.encoder())?;
-    }
-    Ok(())
+    let tables = bench.size.of(SMALL, FULL).iter().map(|&mib| (format!("random rows of {mib} MiB"), mib));
+    bench.each(tables, |bench, mib| table(bench, mib, (least / mib).max(1)))
 }
 
 /// Measures rows of all lengths in one table.
 fn table(bench: &mut Bench<'_>, mib: u32, passes: u32) -> anyhow::Result<()> {
     let (clock, bytes) = (bench.clock, u64::from(mib) << 20);
-    clock.timeline.listen(false);
+    bench.check_bound(bytes)?;
     let rows = clock.timed.guarded(|| Ok(Rows::new(clock.timed.device(), bytes)))?;
     let words = (bytes / 4) as u32;
     let filled = (0..words).into_par_iter().map(fmix32).reduce(|| 0, u32::wrapping_add);
@@ -101,10 +90,7 @@ pub(super) fn chart(run: &Run, copy: Option<f64>) -> Chart {
     let mut chart = Chart::new("Bytes of a row", "Random rows");
     chart.title = format!("Random rows: {}", run.title());
     let mib = |record: &Measurement| record.setting.number("table MiB").unwrap_or(1.0);
-    let line = |record: &Measurement| {
-        let label = format!("{} MiB, {}", mib(record), record.what.trim_start_matches("random "));
-        Measurement { setting: record.setting.clone().with("line", label), ..record.clone() }
-    };
+    let line = |record: &Measurement| format!("{} MiB, {}", mib(record), record.what.trim_start_matches("random "));
     let x = |record: &Measurement| Some((record.setting.number("row bytes")? / f64::from(LENGTHS[0])).log2());
     let style = |record: &Measurement| Style {
         colour: FULL.iter().position(|&one| f64::from(one) == mib(record)).unwrap_or(6),
@@ -112,7 +98,7 @@ pub(super) fn chart(run: &Run, copy: Option<f64>) -> Chart {
         markers: true,
     };
     let shown = Select { what: "random read|random update", shape: "random", setting: "" };
-    chart.lines(&run.select(shown).map(line).collect::<Vec<_>>(), "line", x, style);
+    chart.lines(run.select(shown), line, x, style);
     (chart.x_names, chart.log_y) = (LENGTHS.map(|length| length.to_string()).to_vec(), true);
     if let Some(copy) = copy.filter(|_| !chart.series.is_empty()) {
         let points = [0.0, 6.0].map(|x| (x, copy * Unit::BytesPerSecond.scale().0)).to_vec();

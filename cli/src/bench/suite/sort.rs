@@ -15,22 +15,13 @@ const FULL: &[(u32, u32)] =
     &[(10_000, 32), (100_000, 32), (1 << 20, 32), (1 << 20, 22), (10_000_000, 32), (GOAL, 32), (100_000_000, 32)];
 
 pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
-    for &(pairs, key_bits) in bench.size.of(SMALL, FULL) {
-        let name = format!("sort of {pairs} pairs by {key_bits} bits");
-        // Each array is one binding.
-        let binding = bench.clock.binding();
-        let beyond = u64::from(pairs) * 4 > binding;
-        let beyond = beyond.then(|| format!("beyond a binding of {} MiB", binding >> 20));
-        match bench.deadline.over().or(beyond) {
-            Some(reason) => bench.run.leave_out(name, reason),
-            None => one(bench, pairs, key_bits)?,
-        }
-    }
-    Ok(())
+    let sorts = bench.size.of(SMALL, FULL).iter();
+    bench.each(sorts.map(|&sort| (format!("sort of {} pairs by {} bits", sort.0, sort.1), sort)), one)
 }
 
-fn one(bench: &mut Bench<'_>, pairs: u32, key_bits: u32) -> anyhow::Result<()> {
+fn one(bench: &mut Bench<'_>, (pairs, key_bits): (u32, u32)) -> anyhow::Result<()> {
     let clock = bench.clock;
+    bench.check_bound(u64::from(pairs) * 4)?;
     let mask = u32::MAX >> (32 - key_bits);
     let keys: Vec<u32> = (0..pairs).map(|i| hotrow::internals::hash::fmix32(i ^ bench.seed) & mask).collect();
     let mut host: Vec<(u32, u32)> = keys.iter().copied().zip(0..).collect();

@@ -13,17 +13,6 @@ use hotrow_report::units::Times;
 /// Indices of a bag.
 const BAG: u32 = 20;
 
-/// The order of the parts of two steps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    /// Each step is recorded in one piece.
-    Mapped,
-    /// A step is decided after the backward of the step before it was submitted.
-    Staged,
-    /// A step is decided before the backward of the step before it, and gathered while that runs.
-    Prefetched,
-}
-
 pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let clock = bench.clock;
     // Indices of a batch and rows of the table. The full table has 4.4 GB of INT8 records.
@@ -38,17 +27,17 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let store = SharedStore::in_ram(&config)?;
     clock.timeline.listen(false);
     let mut first = None;
-    for (name, way) in [("staged-prefetched", Way::Prefetched), ("staged-alone", Way::Staged), ("mapped", Way::Mapped)]
+    for (name, staged, ahead) in
+        [("staged-prefetched", true, true), ("staged-alone", true, false), ("mapped", false, false)]
     {
-        if way == Way::Mapped && !bench.is_mapped() {
+        if !staged && !bench.is_mapped() {
             bench.run.leave_out("staged against mapped", "the device maps no host memory");
             continue;
         }
-        let mut group = if way == Way::Mapped {
-            Group::new(&clock.timed, config.clone().with_placement(Placement::Mapped))?
-        } else {
-            // Both staged runs share a store: speed does not depend on the values of its rows.
-            Group::with_store(&clock.timed, config.clone(), store.clone())?
+        // Both staged runs share a store: speed does not depend on the values of its rows.
+        let mut group = match staged {
+            true => Group::with_store(&clock.timed, config.clone(), store.clone())?,
+            false => Group::new(&clock.timed, config.clone().with_placement(Placement::Mapped))?,
         };
         bench.run.describe(
             name,
@@ -57,7 +46,7 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
                  {stretches} times {each} steps after {warm} that filled the cache"
             ),
         );
-        steps(bench, name, &mut group, way, (&inputs, batches.len()))?;
+        steps(bench, name, &mut group, [staged, ahead], (&inputs, batches.len()))?;
         let (counted, copied) = (group.counters()?[0], group.traffic());
         let agreed = copied.map(|copied| agreement(counted, copied, group.layout().stride()));
         bench.run.at(name, &placed(copied.is_some())).push("counted against copied", agreed, Unit::Share);
@@ -82,12 +71,13 @@ fn placed(staged: bool) -> Setting {
     Setting::default().with("placement", if staged { "staged" } else { "mapped" })
 }
 
-/// Runs all steps, records the timed ones, and flushes.
+/// Runs all steps, records the timed ones, and flushes. A step is decided after the backward of the step before it was submitted; with `ahead` before that,
+/// and gathered while it runs.
 fn steps(
     bench: &mut Bench<'_>,
     name: &str,
     group: &mut Group,
-    way: Way,
+    [staged, ahead]: [bool; 2],
     (inputs, count): (&Inputs, usize),
 ) -> anyhow::Result<()> {
     let (clock, (warm, _, each)) = (bench.clock, pace(bench));
@@ -101,7 +91,7 @@ fn steps(
     let [mut asked, mut last]: [Option<SubmissionIndex>; 2] = [None, None];
     let mut one = |group: &mut Group, step: usize| -> anyhow::Result<()> {
         let mut encoder = clock.encoder();
-        if way == Way::Mapped {
+        if !staged {
             group.encode_forward(&mut encoder, &inputs.batch(step), outputs, Mode::Train)?;
         } else {
             let mine = match asked.take() {
@@ -111,7 +101,7 @@ fn steps(
             group.fetch(Some(mine))?;
             group.encode_forward_prefetched(&mut encoder, outputs)?;
             // Counters cannot be read while a batch waits.
-            if way == Way::Prefetched && ![warm, count].contains(&(step + 1)) {
+            if ahead && ![warm, count].contains(&(step + 1)) {
                 queue.submit([std::mem::replace(&mut encoder, clock.encoder()).finish()]);
                 asked = Some(ask(group, step + 1)?);
             }

@@ -1,13 +1,15 @@
 //! Measures a workload: brings a group of tables into a known state, times forward and backward over batches in turn, and records both.
 
-use hotrow::internals::layout::WAYS;
-use hotrow::{Counters, Group, GroupConfig, Mode, Placement, internals::Layout, prelude::*, wgpu};
+use hotrow::internals::{Pieces as _, layout::WAYS};
+use hotrow::wgpu::{self, DeviceType};
+use hotrow::{Counters, Group, GroupConfig, Init, Mode, Placement, internals::Layout, prelude::*};
 
 use super::bench::{Bench, LR};
 use super::bytes::{Facts, HEAVY, kernel};
 use super::shapes::Batch;
-use hotrow_report::clock::{Clock, Inputs, Measured, Stage};
+use hotrow_report::clock::{Clock, Inputs, Measured, Stage, memory, timed};
 use hotrow_report::records::{Setting, Unit};
+use hotrow_report::units::bytes;
 
 /// A group's configuration, batches that warm its cache, and batches that are measured.
 #[derive(Clone)]
@@ -22,7 +24,6 @@ pub(crate) struct Workload {
     pub(crate) pins: Vec<u32>,
     /// Batches of the warm-up, which has forwards only.
     pub(crate) warm: Vec<Batch>,
-    /// Batches that are measured in turn.
     pub(crate) batches: Vec<Batch>,
     pub(crate) backward: bool,
 }
@@ -135,12 +136,10 @@ fn passes(layout: &Layout, accesses: u32) -> [f64; 2] {
 }
 
 impl Taken {
-    /// The median seconds of a phase.
     fn seconds(&self, phase: &str) -> Option<f64> {
         self.measured.phase(phase).map(|times| times.median)
     }
 
-    /// The median seconds of forward and backward together.
     pub(super) fn step(&self) -> Option<f64> {
         Some(self.seconds("forward")? + self.seconds("backward")?)
     }
@@ -152,7 +151,6 @@ impl Taken {
     }
 }
 
-/// Records what was measured.
 pub(super) fn record(bench: &mut Bench<'_>, workload: &Workload, taken: &Taken) {
     let (facts, copy, bus) = (&taken.facts, bench.copy, bench.bus);
     let GroupConfig { precision, optimizer, placement, .. } = &workload.config;
@@ -216,5 +214,94 @@ pub(super) fn record(bench: &mut Bench<'_>, workload: &Workload, taken: &Taken) 
         at.push("rate", rate, Unit::BytesPerSecond);
         at.push("of copy", rate.zip(copy).map(|(rate, copy)| rate / copy), Unit::Share);
         at.push("dispatches", kernel.dispatches as f64, Unit::Count);
+    }
+}
+
+/// Cuts the table into `pieces` pieces: as bindings of `binding` bytes cut it, or into equal ones if these make fewer.
+fn cut(config: &mut GroupConfig, pieces: u32, binding: u64) -> anyhow::Result<Layout> {
+    let layout = Layout::new(config, binding)?;
+    if layout.pieces < pieces {
+        config.set_piece_bytes(Some(u64::from(layout.total_rows.div_ceil(pieces)) * layout.stride()));
+    }
+    let layout = Layout::new(config, binding)?;
+    anyhow::ensure!(
+        layout.pieces == pieces,
+        "wanted {} of records in {pieces} pieces, found bindings of {}, which make {}; take --size small",
+        bytes(layout.table_bytes() as f64),
+        bytes(binding as f64),
+        layout.pieces
+    );
+    Ok(layout)
+}
+
+/// Refuses a table that does not fit into the `found` bytes that the host has left, since a driver hands memory out page by page until the
+/// process dies.
+fn host_can_hold(placement: Placement, layout: &Layout, software: bool, found: u64) -> anyhow::Result<()> {
+    if placement == Placement::Device && !software {
+        return Ok(());
+    }
+    // A software driver has the cache there too. A tenth is left for batches and scratch.
+    let cache = if software { u64::from(layout.slots()) * layout.slot_bytes() } else { 0 };
+    let wanted = layout.table_bytes() + cache;
+    anyhow::ensure!(
+        wanted <= found / 10 * 9,
+        "wanted {} of host memory for the records, found {} left; take --size small",
+        bytes(wanted as f64),
+        bytes(found as f64)
+    );
+    Ok(())
+}
+
+/// Measures a table of zeros, which the device clears by itself: to pack 37.5 GB on the host takes minutes, and the bytes that a step moves do
+/// not depend on the values.
+pub(super) fn measure_whole(bench: &mut Bench<'_>, workload: &mut Workload, pieces: u32) -> anyhow::Result<Taken> {
+    workload.config.init = Init::Constant(0.0);
+    let (config, clock) = (&mut workload.config, bench.clock);
+    let layout = cut(config, pieces, clock.binding())?;
+    let software = clock.timed.caps().device_type == DeviceType::Cpu;
+    host_can_hold(config.placement, &layout, software, memory(true).unwrap_or(u64::MAX))?;
+    let (group, made) = timed(|| -> anyhow::Result<Group> {
+        let group = Group::new(&clock.timed, config.clone())?;
+        // The device clears the records in this submission's time.
+        clock.submit(clock.encoder())?;
+        Ok(group)
+    });
+    let mut group = group?;
+    let records = layout.table_bytes() as f64;
+    let mut at = bench.run.at(&workload.name, &workload.setting());
+    at.push("record bytes", records, Unit::Bytes);
+    at.push("made", made, Unit::Seconds);
+    workload.shape += &format!("; {} of records in {pieces} pieces, of zeros", bytes(records));
+    workload.run(clock, &mut group)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hotrow::{Optimizer, Precision};
+
+    #[test]
+    fn the_whole_shape_has_18_pieces_and_needs_its_memory() {
+        let whole = |rows: u32, binding: u64| {
+            let mut config = GroupConfig::new(&[rows; 10], 128).with_precision(Precision::Int8);
+            config.optimizer = Optimizer::row_wise_adagrad(1e-3);
+            cut(&mut config, 18, binding)
+        };
+        // The binding of a card is 2 GiB - 4 B, in whole 256 bytes; of a software driver 128 MiB.
+        let layout = whole(26_800_000, (2 << 30) - 256).unwrap();
+        assert_eq!((layout.total_rows, layout.stride(), layout.pieces), (268_000_000, 140, 18));
+        assert_eq!((layout.table_bytes(), layout.rows_per_piece), (37_520_000_000, 15_339_167));
+        assert_eq!(whole(60_000, 128 << 20).unwrap().pieces, 18);
+        let refused = whole(26_800_000, 128 << 20).unwrap_err().to_string();
+        assert!(refused.contains("wanted 37.52 GB of records in 18 pieces, found bindings of 134.22 MB"), "{refused}");
+        for (placement, software, found, refused) in [
+            (Placement::Mapped, false, 38_000_000_000, true),
+            (Placement::Mapped, false, 50_000_000_000, false),
+            (Placement::Device, true, 38_000_000_000, true),
+            (Placement::Device, false, 0, false),
+        ] {
+            let held = host_can_hold(placement, &layout, software, found);
+            assert_eq!(held.is_err(), refused, "{placement:?}, {found}: {held:?}");
+        }
     }
 }

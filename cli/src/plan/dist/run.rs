@@ -15,7 +15,6 @@ pub(super) struct Cache {
     pub(super) window_ways: u32,
     /// Rows asked for; 0: no cache.
     pub(super) rows: u32,
-    /// Virtual shards.
     pub(super) shards: u32,
 }
 

@@ -61,7 +61,6 @@ fn seen(probability: f64, accesses: f64) -> f64 {
 }
 
 impl Model {
-    /// Accesses of a bag.
     pub(super) fn per_bag(&self) -> f64 {
         self.lengths.iter().map(|(length, share)| length * share).sum()
     }
@@ -161,7 +160,6 @@ impl Step {
         std::array::from_fn(|phase| self.asked.chunks(each).map(|here| seconds(phase, here)).fold(0.0, f64::max))
     }
 
-    /// Bytes, imbalance and time of a step.
     pub(super) fn sums(&self, speed: &Speed) -> Object {
         let (ranks, total) = (self.asked.len() as f64, self.phases().iter().sum::<f64>());
         // A rank sends and receives what all others ask of it and what it asks of each owner.

@@ -4,7 +4,6 @@ use hotrow::ranks::Vectors;
 use hotrow::{OptimizerKind, Pooling, Precision, internals::RowLayout};
 use hotrow_dist::{WireForm, WireOptions};
 
-/// Bytes of a word.
 const WORD: f64 = 4.0;
 
 /// The phases of a step, in their order.
@@ -20,7 +19,6 @@ pub(super) struct Wire {
     /// Whether each access has a weight.
     pub(super) weighted: bool,
     pub(super) ranks: u32,
-    /// Virtual shards.
     pub(super) shards: u32,
 }
 

@@ -1,11 +1,10 @@
 //! Turns the lines of Criteo's click logs into samples.
 
-use super::sample::Sample;
 use anyhow::ensure;
 use hotrow_report::failure::Failure;
 use hotrow_report::fmix32;
-use hotrow_report::trace::CRITEO_CATEGORIES;
 pub(super) use hotrow_report::trace::CriteoFile;
+use hotrow_report::trace::{CRITEO_CATEGORIES, CRITEO_COUNTS};
 use std::{collections::HashMap, path::Path};
 
 /// The last of this many parts of the file is the test set. Criteo-Kaggle has seven days, and Yang 2020 tests on the last one.
@@ -17,7 +16,6 @@ const NUMBERED: u32 = 1000;
 /// The most bytes that a numbered category takes while its map grows: 9 in each of two places out of 7/8, and in the map before.
 pub(super) const BYTES: u64 = 32;
 
-/// The lines of a log.
 pub(super) fn lines(path: &Path) -> anyhow::Result<u64> {
     let (mut lines, mut file) = (0, CriteoFile::open(path)?);
     while file.next_line()?.is_some() {
@@ -85,4 +83,24 @@ impl Rows {
             None => hashed(),
         }
     }
+}
+
+/// A line of a click log, from a file or generated.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Sample {
+    pub(super) dense: [f32; CRITEO_COUNTS],
+    /// The row of each table.
+    pub(super) rows: [u32; CRITEO_CATEGORIES],
+    pub(super) label: bool,
+}
+
+impl Sample {
+    pub(super) fn new(counts: [Option<i64>; CRITEO_COUNTS], rows: [u32; CRITEO_CATEGORIES], label: bool) -> Self {
+        Self { dense: counts.map(dense_value), rows, label }
+    }
+}
+
+/// ln(1 + count) as in DLRM; missing and negative counts are 0.
+pub(super) fn dense_value(count: Option<i64>) -> f32 {
+    (count.unwrap_or(0).max(0) as f64).ln_1p() as f32
 }

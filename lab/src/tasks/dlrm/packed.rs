@@ -5,8 +5,7 @@
 //! 40 words, as in DLRM's own binary: in the first the label is the lowest bit, and the others a checksum of the sample; then come 13 floats and 26
 //! rows.
 
-use super::criteo::{self, CriteoFile};
-use super::sample::Sample;
+use super::criteo::{self, CriteoFile, Sample};
 use anyhow::{Context as _, bail, ensure};
 use hotrow_report::output;
 use hotrow_report::trace::{CRITEO_CATEGORIES, CRITEO_COUNTS};
@@ -35,7 +34,6 @@ pub(super) struct Header {
     pub(super) test: u64,
     /// Bytes of the log, and nanoseconds of its last change since 1970.
     log: [u64; 2],
-    /// Whether categories were hashed.
     hashed: bool,
     pub(super) rows: [u32; CRITEO_CATEGORIES],
     /// A CRC-32 of all samples.
@@ -86,7 +84,6 @@ fn to_bytes(sample: &Sample) -> [u8; EACH] {
     bytes
 }
 
-/// An open packed log.
 #[derive(Debug)]
 pub(super) struct Packed {
     file: File,
@@ -182,7 +179,6 @@ impl Packed {
         Ok(Some(Self { file, place: place.to_owned(), header }))
     }
 
-    /// The samples of these lines.
     pub(super) fn samples(&self, lines: impl Iterator<Item = u64>) -> anyhow::Result<Vec<Sample>> {
         let mut bytes = [0; EACH];
         let one = |line: u64| {

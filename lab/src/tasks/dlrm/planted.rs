@@ -7,7 +7,7 @@
 //!
 //! Weights and vectors of a row are a function of seed, table and row. Nothing is stored, however large the tables are.
 
-use super::sample::{Sample, dense_value};
+use super::criteo::{Sample, dense_value};
 use crate::batch::{Batch, Target};
 use crate::metrics::{Score, Scorer};
 use hotrow_report::trace::{CRITEO_CATEGORIES, CRITEO_COUNTS};
