@@ -54,7 +54,8 @@ pub fn header<'a>(
     });
     let tensors = tensors.collect();
     let texts = texts.iter().map(|(name, text)| (*name, text.as_str())).collect();
-    let mut text = serde_json::json!(Header { texts, tensors }).to_string();
+    let header = serde_json::to_string(&Header { texts, tensors });
+    let mut text = header.unwrap_or_else(|_| unreachable!("texts and numbers under names"));
     // The tensors begin at a multiple of 8 bytes.
     text.extend(std::iter::repeat_n(' ', text.len().next_multiple_of(8) - text.len()));
     [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat()
