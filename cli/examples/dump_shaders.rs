@@ -2,7 +2,7 @@
 
 use hotrow::internals::{
     self,
-    shader::{self, Access, Cut, ReaderKind, ReaderText, WantedList},
+    shader::{self, Access, ReaderKind, ReaderText, Sizes, WantedList},
 };
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ fn two_readers() -> Value {
     let text = |prefix, group, feedback| ReaderText {
         prefix,
         group,
-        cut: Cut { width: 4, ..Cut::ONE },
+        sizes: Sizes { width: 4, ..Sizes::ONE },
         kind: ReaderKind::Rows { cache: true, shares: false, table: false },
         feedback,
         grid: None,
@@ -49,7 +49,7 @@ fn main() -> serde_json::Result<()> {
         .filter(|source| !source.float_atomics)
         .map(|source| {
             let kernel = internals::kernels().iter().find(|kernel| kernel.name == source.name);
-            let bindings = kernel.map_or_else(Vec::new, |kernel| shader::bindings(kernel, source.cut));
+            let bindings = kernel.map_or_else(Vec::new, |kernel| shader::bindings(kernel, source.sizes));
             let storage = bindings.iter().filter(|(access, _)| *access != Access::Uniform).count();
             module(source.name, source.variant, &source.wgsl, source.subgroups, storage)
         })

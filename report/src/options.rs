@@ -3,6 +3,7 @@
 use crate::failure::{Failure, ensure_usage};
 use crate::names::one_of;
 use crate::output;
+use crate::spec::read;
 use crate::trace::{self, Reading, Source, Trace, TraceError};
 use bytesize::ByteSize;
 use clap::{Args, ValueEnum};
@@ -10,7 +11,6 @@ use hotrow::{Context, Error, adapter};
 use hotrow_dist::{WireForm, WireOptions};
 use hotrow_plan::simulate::WINDOW_WAYS;
 use serde::Serialize;
-use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -164,11 +164,6 @@ impl Options {
         found.notes.iter().for_each(|note| output::note(&format!("note: {note}")));
         Ok(found)
     }
-}
-
-/// Reads what `legal` accepts; `wanted` says what that is.
-pub fn read<T: FromStr>(text: &str, wanted: impl Display, legal: impl Fn(&T) -> bool) -> Result<T, String> {
-    text.trim().parse().ok().filter(legal).ok_or_else(|| format!("wanted {wanted}"))
 }
 
 fn size(text: &str) -> Result<ByteSize, String> {

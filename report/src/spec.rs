@@ -1,5 +1,13 @@
 //! `kind:key=number,key=number`: a distribution, a table or a trace that is generated.
 
+use std::fmt::Display;
+use std::str::FromStr;
+
+/// Reads a value that `legal` accepts. `wanted` is what an error says was wanted.
+pub fn read<T: FromStr>(text: &str, wanted: impl Display, legal: impl Fn(&T) -> bool) -> Result<T, String> {
+    text.trim().parse().ok().filter(legal).ok_or_else(|| format!("wanted {wanted}"))
+}
+
 /// A kind of what is generated: its name, its keys, and an example.
 pub type Kind = (&'static str, &'static [&'static str], &'static str);
 

@@ -1,6 +1,6 @@
 //! `hotrow bench dist`: what a step sends, and its time, over ranks and batch sizes.
 
-use super::Common;
+use super::common::Common;
 use crate::plan::dist::run::{Batches, Seen};
 use hotrow::{CpuGroup, GroupConfig, Optimizer, OptimizerKind, Precision};
 use hotrow_dist::{Group, Phase, Threads};

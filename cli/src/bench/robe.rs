@@ -7,7 +7,7 @@ use hotrow::{
 use rand::RngExt as _;
 use std::time::Duration;
 
-use super::Common;
+use super::common::Common;
 use super::runners::on_cpu;
 use super::suite::{Size, shapes::random};
 use crate::plan::amount;

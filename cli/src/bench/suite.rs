@@ -14,7 +14,7 @@ pub(super) mod workload;
 
 pub(super) use bench::Size;
 
-use super::Common;
+use super::common::Common;
 use bench::{Bench, Beside};
 use cases::Case;
 use clap::builder::{PossibleValue, PossibleValuesParser};

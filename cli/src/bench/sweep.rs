@@ -1,6 +1,6 @@
 //! The sweep over hit rates: every precision x rounding x policy x placement, beside two bounds, a table without a cache and unified memory.
 
-use super::Common;
+use super::common::Common;
 use super::runners::Runner;
 use super::suite::shapes::{random, shuffle};
 use hotrow::internals::layout::Layout;
@@ -8,12 +8,13 @@ use hotrow::{Context, GroupConfig, Init, Optimizer, OptimizerKind, Placement, Po
 use hotrow_report::clock::{CACHES, Clock, Rounds, last_level_cache, timed};
 use hotrow_report::failure::{Failure, ensure_usage};
 use hotrow_report::names::{self, ADMITTING, COMPARED, PLACES, list, one_of};
-use hotrow_report::options::{Backend, MOST_ROWS, Options, WindowArgs, number, percent, read, whole};
+use hotrow_report::options::{Backend, MOST_ROWS, Options, WindowArgs, number, percent, whole};
 use hotrow_report::output;
 use hotrow_report::plot::{Chart, Style};
 use hotrow_report::progress::Progress;
 use hotrow_report::records::{Measurement, Select, Setting, Unit, Value};
 use hotrow_report::run::{Machine, Run};
+use hotrow_report::spec::read;
 use hotrow_report::units::Times;
 use hotrow_report::uvm::{UvmBus, UvmModel, UvmTable, UvmTraffic};
 use rand::seq::SliceRandom as _;

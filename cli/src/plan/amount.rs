@@ -1,7 +1,7 @@
 //! Sizes and numbers as people write them: 64MiB, 1.5GB, 1e9.
 
 use bytesize::ByteSize;
-use hotrow_report::options::read;
+use hotrow_report::spec::read;
 
 /// The largest size, so that sums of a few stay far below 2^64.
 const MOST: u64 = 1 << 60;

@@ -11,8 +11,7 @@
 //! the uses, further rounds over the same rows follow, each shuffled again; if it is smaller, the round is cut off.
 
 use super::error::TraceError;
-use crate::options::read;
-use crate::spec::{Kind, Spec};
+use crate::spec::{Kind, Spec, read};
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Zipf};
