@@ -112,7 +112,7 @@ pub fn check_error(precision: Precision, dim: usize, originals: &[f64], stored: 
         let [low, high] = row.iter().fold([f64::MAX, f64::MIN], |[low, high], &x| [low.min(x), high.max(x)]);
         for (&x, &found) in row.iter().zip(stored) {
             let step = match precision {
-                Precision::Fp16 => 2f64.powf(x.abs().log2().floor() - 10.0),
+                Precision::Fp16 => 2f64.powf((x.abs().log2().floor() - 10.0).max(-24.0)),
                 _ if x == low || x == high => continue,
                 _ => (high - low) / f64::from((1u32 << precision.bits()) - 1),
             };
