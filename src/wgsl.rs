@@ -157,7 +157,7 @@ pub struct ComposedShader {
     /// Whether the shader adds to floats atomically. WGSL has no name for this, so only wgpu's compiler accepts it.
     pub float_atomics: bool,
     /// The sizes and numbers of the buffers that it binds.
-    pub cut: Cut,
+    pub sizes: Sizes,
 }
 
 /// The files of `shaders/` by their paths below it, sorted: `build.rs` lists them.
@@ -178,7 +178,7 @@ fn path_of(kernel: &Kernel) -> String {
 
 /// The part of a shader's text that depends on a group: the sizes and numbers of the buffers that it binds, and values that never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Cut {
+pub struct Sizes {
     /// Floats of a Quad: 4 or 1.
     pub width: u32,
     /// Number of windows of the cache, or of a shared array. Each beyond the first is one more storage buffer.
@@ -191,11 +191,11 @@ pub struct Cut {
     pub constants: Constants,
 }
 
-impl Cut {
+impl Sizes {
     /// One float, one word, one window, one piece, and no constants.
     pub const ONE: Self = Self { width: 1, windows: 1, pieces: 1, item: 1, constants: Constants::NONE };
 
-    /// The part of this cut that `kernel` depends on; 1 for every other number, and no other constant.
+    /// The part of these sizes that `kernel` depends on; 1 for every other number, and no other constant.
     #[must_use]
     pub fn of(self, kernel: &Kernel) -> Self {
         let when = |depends: bool, number: u32| if depends { number } else { 1 };
@@ -207,7 +207,7 @@ impl Cut {
             item: when(records, self.item),
             constants: Constants::NONE,
         };
-        let text = compose(kernel, Bodies::PLAIN.cut(own));
+        let text = compose(kernel, Bodies::PLAIN.sizes(own));
         Self { constants: self.constants.in_stage(kernel.name, &text), ..own }
     }
 
@@ -230,7 +230,7 @@ pub struct Bodies {
     /// The body that adds where the order counts.
     pub sum: SumBody,
     /// The sizes and numbers of the bound buffers.
-    pub cut: Cut,
+    pub sizes: Sizes,
 }
 
 impl Bodies {
@@ -240,13 +240,13 @@ impl Bodies {
         add: AddBody::Exchange,
         lookup: LookupBody::Lanes8,
         sum: SumBody::Plain,
-        cut: Cut::ONE,
+        sizes: Sizes::ONE,
     };
 
-    /// These bodies with another cut.
+    /// These bodies with other sizes.
     #[must_use]
-    pub const fn cut(self, cut: Cut) -> Self {
-        Self { cut, ..self }
+    pub const fn sizes(self, sizes: Sizes) -> Self {
+        Self { sizes, ..self }
     }
 }
 
@@ -293,8 +293,8 @@ pub fn piece_binding(kernel: &Kernel) -> Option<usize> {
 }
 
 /// The bindings of further windows, then of further pieces: access, name and element type.
-fn further(kernel: &Kernel, cut: Cut) -> impl Iterator<Item = (Access, String, &'static str)> {
-    let all = [(bound(kernel, &WINDOWED), cut.windows), (bound(kernel, &IN_PIECES), cut.pieces)];
+fn further(kernel: &Kernel, sizes: Sizes) -> impl Iterator<Item = (Access, String, &'static str)> {
+    let all = [(bound(kernel, &WINDOWED), sizes.windows), (bound(kernel, &IN_PIECES), sizes.pieces)];
     all.into_iter().flat_map(|(binding, number)| {
         binding
             .into_iter()
@@ -304,14 +304,14 @@ fn further(kernel: &Kernel, cut: Cut) -> impl Iterator<Item = (Access, String, &
 
 /// The bindings of `kernel`: those it declares, then the further windows and the further pieces, each with the access of the first.
 #[must_use]
-pub fn bindings(kernel: &Kernel, cut: Cut) -> Vec<(Access, String)> {
+pub fn bindings(kernel: &Kernel, sizes: Sizes) -> Vec<(Access, String)> {
     let own = kernel.bindings.iter().map(|&(access, name)| (access, name.to_owned()));
-    own.chain(further(kernel, cut).map(|(access, name, _)| (access, name))).collect()
+    own.chain(further(kernel, sizes).map(|(access, name, _)| (access, name))).collect()
 }
 
-/// True if `kernel` exists for several cuts. Such a kernel is built when a group needs it.
+/// True if `kernel` exists for several sizes. Such a kernel is built when a group needs it.
 #[must_use]
-pub fn is_cut(kernel: &Kernel) -> bool {
+pub fn has_sizes(kernel: &Kernel) -> bool {
     moves_rows(kernel) || has_windows(kernel)
 }
 
@@ -327,8 +327,8 @@ fn include(path: &str, bodies: Bodies, out: &mut String) {
         .replace("{add}", bodies.add.name())
         .replace("{lookup}", bodies.lookup.name())
         .replace("{sum}", bodies.sum.name())
-        .replace("{width}", &bodies.cut.width.to_string())
-        .replace("{item}", &bodies.cut.item.to_string());
+        .replace("{width}", &bodies.sizes.width.to_string())
+        .replace("{item}", &bodies.sizes.item.to_string());
     let Some(text) = file(&path) else {
         // The line stays in the text, so that the shader compiler reports it; `tests/shaders.rs` compiles every stage.
         out.push_str(&format!("missing include {path}\n"));
@@ -339,11 +339,11 @@ fn include(path: &str, bodies: Bodies, out: &mut String) {
         if let Some(inner) = line.strip_prefix("#include \"").and_then(|rest| rest.strip_suffix('"')) {
             include(inner, bodies, out);
         } else if let Some(text) = marked("#window ") {
-            for i in (1..bodies.cut.windows).rev() {
+            for i in (1..bodies.sizes.windows).rev() {
                 out.push_str(&format!("    {}\n", text.replace('$', &i.to_string())));
             }
         } else if let Some((number, text)) = marked("#piece ").and_then(|rest| rest.split_once(": ")) {
-            choose_piece(number, text, 0..bodies.cut.pieces, out);
+            choose_piece(number, text, 0..bodies.sizes.pieces, out);
         } else {
             out.push_str(line);
             out.push('\n');
@@ -370,8 +370,8 @@ fn choose_piece(number: &str, text: &str, pieces: std::ops::Range<u32>, out: &mu
 pub fn compose(kernel: &Kernel, bodies: Bodies) -> String {
     let mut out = String::new();
     include(&path_of(kernel), bodies, &mut out);
-    out = bodies.cut.constants.write(&out);
-    for (binding, (access, name, element)) in (kernel.bindings.len()..).zip(further(kernel, bodies.cut)) {
+    out = bodies.sizes.constants.write(&out);
+    for (binding, (access, name, element)) in (kernel.bindings.len()..).zip(further(kernel, bodies.sizes)) {
         let access = if access == Access::Read { "read" } else { "read_write" };
         out.push_str(&format!("@group(0) @binding({binding}) var<storage, {access}> {name}: array<{element}>;\n"));
     }
@@ -392,47 +392,45 @@ pub fn sources(kernels: &[&Kernel], sum: SumBody) -> Vec<ComposedShader> {
         wgsl: compose(kernel, Bodies { sum, ..bodies }),
         subgroups: bodies.rank != RankBody::Portable || bodies.lookup == LookupBody::Lanes32,
         float_atomics: bodies.add == AddBody::Native,
-        cut: bodies.cut.of(kernel),
+        sizes: bodies.sizes.of(kernel),
     };
-    let cut = |width, windows, pieces, item| Cut { width, windows, pieces, item, ..Cut::ONE };
-    let cuts = [
-        ("quad1", cut(1, 1, 1, 1)),
-        ("quad4", cut(4, 1, 1, 1)),
-        ("quad1 windows2", cut(1, 2, 1, 1)),
-        ("quad4 windows2", cut(4, 2, 1, 1)),
-        ("quad1 windows3", cut(1, 3, 1, 1)),
-        ("quad4 windows3", cut(4, 3, 1, 1)),
-        ("quad4 items4", cut(4, 1, 1, 4)),
-        ("quad4 pieces2", cut(4, 1, 2, 1)),
+    let sizes = |width, windows, pieces, item| Sizes { width, windows, pieces, item, ..Sizes::ONE };
+    let all_sizes = [
+        ("quad1", sizes(1, 1, 1, 1)),
+        ("quad4", sizes(4, 1, 1, 1)),
+        ("quad1 windows2", sizes(1, 2, 1, 1)),
+        ("quad4 windows2", sizes(4, 2, 1, 1)),
+        ("quad1 windows3", sizes(1, 3, 1, 1)),
+        ("quad4 windows3", sizes(4, 3, 1, 1)),
+        ("quad4 items4", sizes(4, 1, 1, 4)),
+        ("quad4 pieces2", sizes(4, 1, 2, 1)),
         // No text binds more than 10 storage buffers, the most of SwiftShader.
-        ("quad1 pieces3", cut(1, 1, 3, 1)),
-        ("quad4 windows2 pieces2 items4", cut(4, 2, 2, 4)),
+        ("quad1 pieces3", sizes(1, 1, 3, 1)),
+        ("quad4 windows2 pieces2 items4", sizes(4, 2, 2, 4)),
     ];
-    let windows = [("", 1), ("windows2", 2), ("windows3", 3)].map(|(name, windows)| (name, cut(1, windows, 1, 1)));
+    let windows = [("", 1), ("windows2", 2), ("windows3", 3)].map(|(name, windows)| (name, sizes(1, windows, 1, 1)));
     let mut all = Vec::new();
     for kernel in kernels {
         let ranks = RankBody::ALL.map(|rank| source(kernel, rank.name(), Bodies { rank, ..Bodies::PLAIN }));
-        if is_cut(kernel) {
-            let cuts: &[_] = if moves_rows(kernel) { &cuts } else { &windows };
-            let own = cuts.iter().filter(|(_, cut)| cut.of(kernel) == *cut);
-            all.extend(own.map(|&(name, cut)| source(kernel, name, Bodies::PLAIN.cut(cut))));
+        if has_sizes(kernel) {
+            let all_sizes: &[_] = if moves_rows(kernel) { &all_sizes } else { &windows };
+            let own = all_sizes.iter().filter(|(_, sizes)| sizes.of(kernel) == *sizes);
+            all.extend(own.map(|&(name, sizes)| source(kernel, name, Bodies::PLAIN.sizes(sizes))));
             for (name, precision, optimizer) in [
                 ("int8 adagrad", Precision::Int8, Optimizer::adagrad(0.1)),
                 ("fp16 adam", Precision::Fp16, Optimizer::adam(0.1)),
             ] {
                 let constants = Constants::of_group(precision, optimizer, 64);
-                let own = Cut { constants, ..cut(4, 1, 1, 1) }.of(kernel);
+                let own = Sizes { constants, ..sizes(4, 1, 1, 1) }.of(kernel);
                 if own.constants != Constants::NONE {
-                    all.push(source(kernel, name, Bodies::PLAIN.cut(own)));
+                    all.push(source(kernel, name, Bodies::PLAIN.sizes(own)));
                 }
             }
             if moves_rows(kernel) && ranks[0].wgsl != ranks[2].wgsl {
                 let shuffled = [("quad4 subgroup32", RankBody::Subgroup32), ("quad4 subgroup64", RankBody::Subgroup64)];
-                all.extend(
-                    shuffled.map(|(name, rank)| {
-                        source(kernel, name, Bodies { rank, ..Bodies::PLAIN.cut(cut(4, 1, 1, 1)) })
-                    }),
-                );
+                all.extend(shuffled.map(|(name, rank)| {
+                    source(kernel, name, Bodies { rank, ..Bodies::PLAIN.sizes(sizes(4, 1, 1, 1)) })
+                }));
             }
         } else if ranks[0].wgsl != ranks[1].wgsl {
             all.extend(ranks);

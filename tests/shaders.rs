@@ -14,7 +14,7 @@ use hotrow::{
     internals::{
         Layout,
         layout::HostStruct,
-        shader::{Access, ComposedShader, Constants, Cut, Kernel},
+        shader::{Access, ComposedShader, Constants, Kernel, Sizes},
     },
 };
 use hotrow_harness::{isa, modules::files};
@@ -32,9 +32,9 @@ const MAX_WORKGROUP_BYTES: u64 = 16 << 10;
 
 const ENTRY: &str = "main";
 
-/// The most storage buffers of a stage with this cut. Each window and each piece after the first adds one to the default limit.
-fn most_buffers(cut: Cut) -> usize {
-    MAX_STORAGE_BUFFERS + cut.more_buffers() as usize
+/// The most storage buffers of a stage with these sizes. Each window and each piece after the first adds one to the default limit.
+fn most_buffers(sizes: Sizes) -> usize {
+    MAX_STORAGE_BUFFERS + sizes.more_buffers() as usize
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -423,9 +423,9 @@ fn on_each(mut check: impl FnMut(&ComposedShader) -> Result<(), String>) {
     assert!(failures.is_empty(), "{} of {} shaders:\n{}", failures.len(), sources.len(), failures.join("\n"));
 }
 
-/// Compares the bindings of a kernel with this cut in the host's table with the shader's.
-fn check_bound(module: &Module, kernel: &Kernel, cut: Cut) -> Result<(), String> {
-    let bindings = hotrow::internals::shader::bindings(kernel, cut);
+/// Compares the bindings of a kernel with these sizes in the host's table with the shader's.
+fn check_bound(module: &Module, kernel: &Kernel, sizes: Sizes) -> Result<(), String> {
+    let bindings = hotrow::internals::shader::bindings(kernel, sizes);
     let bindings: Vec<_> = (0..).zip(&bindings).map(|(i, (access, name))| (i, name.as_str(), *access)).collect();
     check_bindings(module, &bindings)
 }
@@ -434,7 +434,7 @@ fn check_bound(module: &Module, kernel: &Kernel, cut: Cut) -> Result<(), String>
 fn every_shader_passes_every_check() {
     on_each(|source| match source.float_atomics {
         true => check_float_atomics(&source.wgsl),
-        false => check_all(&source.wgsl, source.subgroups, most_buffers(source.cut)),
+        false => check_all(&source.wgsl, source.subgroups, most_buffers(source.sizes)),
     });
 }
 
@@ -463,17 +463,18 @@ fn texts_with_a_groups_constants_pass_every_check() {
         let constants = Constants::of(&hotrow::internals::params(&config, &layout, 0, 0));
         let item = layout.row.item();
         for kernel in hotrow::internals::kernels() {
-            let cut = Cut { width: if dim % 4 == 0 { 4 } else { 1 }, item, constants, ..Cut::ONE }.of(kernel);
-            if cut.constants == Constants::NONE {
+            let sizes = Sizes { width: if dim % 4 == 0 { 4 } else { 1 }, item, constants, ..Sizes::ONE }.of(kernel);
+            if sizes.constants == Constants::NONE {
                 continue;
             }
-            let text = hotrow::internals::shader::compose(kernel, hotrow::internals::shader::Bodies::PLAIN.cut(cut));
-            check_all(&text, false, most_buffers(cut)).unwrap_or_else(|error| panic!("{}: {error}", kernel.name));
+            let text =
+                hotrow::internals::shader::compose(kernel, hotrow::internals::shader::Bodies::PLAIN.sizes(sizes));
+            check_all(&text, false, most_buffers(sizes)).unwrap_or_else(|error| panic!("{}: {error}", kernel.name));
             assert!(!text.contains("params.dim"), "{}", kernel.name);
             // The companion: a constant that no shift may have.
             let wrong = text.replace("& 31u)", "& 63u)");
             if precision == Precision::Fp32 && wrong != text {
-                check_all(&wrong, false, most_buffers(cut)).unwrap_err();
+                check_all(&wrong, false, most_buffers(sizes)).unwrap_err();
             }
             texts.insert((kernel.name, text));
         }
@@ -500,8 +501,8 @@ fn the_most_windows_and_pieces_pass_every_check() {
     assert_eq!(names.join(" "), wanted);
     for kernel in kernels {
         for width in [1, 4] {
-            let cut = Cut { width, windows, ..Cut::ONE };
-            let bodies = hotrow::internals::shader::Bodies::PLAIN.cut(cut);
+            let sizes = Sizes { width, windows, ..Sizes::ONE };
+            let bodies = hotrow::internals::shader::Bodies::PLAIN.sizes(sizes);
             let text = hotrow::internals::shader::compose(kernel, bodies);
             let array = !hotrow::internals::shader::moves_rows(kernel);
             let (first, each) = match array {
@@ -510,19 +511,20 @@ fn the_most_windows_and_pieces_pass_every_check() {
             };
             assert!(text.contains(first), "{}", kernel.name);
             assert_eq!(text.matches(each).count(), text.matches(first).count() * 24);
-            check_all(&text, false, most_buffers(cut)).unwrap();
-            check_bound(&parse(&text).unwrap(), kernel, cut).unwrap();
+            check_all(&text, false, most_buffers(sizes)).unwrap();
+            check_bound(&parse(&text).unwrap(), kernel, sizes).unwrap();
         }
         for (width, item) in [(1, 1), (4, 1), (4, 4)] {
-            let cut = Cut { width, item, pieces: windows, ..Cut::ONE };
-            let text = hotrow::internals::shader::compose(kernel, hotrow::internals::shader::Bodies::PLAIN.cut(cut));
+            let sizes = Sizes { width, item, pieces: windows, ..Sizes::ONE };
+            let text =
+                hotrow::internals::shader::compose(kernel, hotrow::internals::shader::Bodies::PLAIN.sizes(sizes));
             assert_eq!(
                 text.contains("records24["),
                 ["exchange", "update", "send"].contains(&kernel.name),
                 "{}",
                 kernel.name
             );
-            check_all(&text, false, most_buffers(cut)).unwrap();
+            check_all(&text, false, most_buffers(sizes)).unwrap();
         }
     }
 }
@@ -530,7 +532,7 @@ fn the_most_windows_and_pieces_pass_every_check() {
 /// With one window and one piece the text is the same as without windows.
 #[test]
 fn one_window_leaves_no_trace() {
-    for source in hotrow::internals::sources().iter().filter(|source| source.cut.more_buffers() == 0) {
+    for source in hotrow::internals::sources().iter().filter(|source| source.sizes.more_buffers() == 0) {
         let code: String = source.wgsl.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
         let traces = ["cache1", "params.window_slots", "window1", "robe.window_words", "records1", "record.piece"];
         assert!(traces.iter().all(|trace| !code.contains(trace)), "{}", source.name);
@@ -613,7 +615,7 @@ fn bindings_and_workgroups_agree_with_the_host() {
         idle.remove(source.name);
         let kernel = kernels.iter().find(|kernel| kernel.name == source.name).ok_or("not in the host's table")?;
         let module = parse(&source.wgsl)?;
-        check_bound(&module, kernel, source.cut)?;
+        check_bound(&module, kernel, source.sizes)?;
         check_workgroup_size(&module, [kernel.workgroup, 1, 1])
     });
     assert!(idle.is_empty(), "in the host's table only: {idle:?}");
@@ -774,7 +776,7 @@ fn too_many_buffers_are_rejected() {
     rejected(check_buffers(&parse(&with_buffers(9)).unwrap(), MAX_STORAGE_BUFFERS), "9 storage buffers");
     rejected(check_pipeline(&with_buffers(9), false, MAX_STORAGE_BUFFERS), "max_storage_buffers_per_shader_stage");
     // The limit of a windowed cache, and one buffer more.
-    let three = Cut { windows: 2, pieces: 2, ..Cut::ONE };
+    let three = Sizes { windows: 2, pieces: 2, ..Sizes::ONE };
     check_buffers(&parse(&with_buffers(10)).unwrap(), most_buffers(three)).unwrap();
     check_pipeline(&with_buffers(10), false, most_buffers(three)).unwrap();
     rejected(check_buffers(&parse(&with_buffers(11)).unwrap(), most_buffers(three)), "11 storage buffers");

@@ -15,7 +15,7 @@ use crate::{
     host::locked,
     table::abi::feedback,
     wgsl::{
-        Access, Cut,
+        Access, Sizes,
         reader::{ReaderKind, ReaderText, WantedList},
     },
 };
@@ -164,7 +164,7 @@ type Binding = (Access, &'static str, u32);
 /// What a reader's text depends on, and its group may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
-    pub(crate) cut: Cut,
+    pub(crate) sizes: Sizes,
     pub(crate) kind: ReaderKind,
 }
 
@@ -284,7 +284,7 @@ impl Shape {
         match self.kind {
             ReaderKind::Rows { table, .. } if flushed => {
                 let kind = ReaderKind::Rows { cache: false, shares: false, table };
-                Self { cut: Cut { windows: 1, ..self.cut }, kind }
+                Self { sizes: Sizes { windows: 1, ..self.sizes }, kind }
             }
             _ => self,
         }
@@ -351,11 +351,11 @@ impl RowReader {
             state.readers += 1;
             (buffers.shape.of(wanted.flushed), state.readers)
         };
-        let Shape { cut, kind } = shape;
+        let Shape { sizes, kind } = shape;
         let text = ReaderText {
             prefix: wanted.prefix,
             group: wanted.group,
-            cut,
+            sizes,
             kind,
             feedback: rows.as_ref().map(|rows| rows.list),
             grid: wanted.grid,
@@ -482,7 +482,7 @@ impl RowReader {
         let found = now.shape.of(self.flushed);
         if found != self.shape {
             let windows = |shape: Shape| match shape.has_cache() {
-                true => format!("a cache in {} bindings", shape.cut.windows),
+                true => format!("a cache in {} bindings", shape.sizes.windows),
                 false => "no cache".into(),
             };
             return Err(Error::Reader {

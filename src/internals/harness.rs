@@ -18,7 +18,7 @@ use crate::{
         row::quad_width,
     },
     wgsl as shader,
-    wgsl::{Access, Cut, Kernel},
+    wgsl::{Access, Kernel, Sizes},
 };
 
 /// A sorted batch of keys and its segments.
@@ -49,14 +49,14 @@ impl Context {
     #[doc(hidden)]
     pub fn run_stage(&self, kernel: &Kernel, bindings: &[Vec<u32>], groups: u32) -> Result<Vec<Vec<u32>>, Error> {
         use wgpu::util::DeviceExt as _;
-        let mut cut = Cut::ONE;
+        let mut sizes = Sizes::ONE;
         let mut bindings = bindings.to_vec();
         let (cache, records) = (shader::window_binding(kernel), shader::piece_binding(kernel));
         if let Some(array) = cache.filter(|_| !shader::moves_rows(kernel)) {
             // The second binding describes a shared array.
             let robe: Robe = bytemuck::pod_read_unaligned(bytemuck::cast_slice(&bindings[1]));
-            cut.windows = robe.weights.div_ceil(robe.window);
-            for window in (1..cut.windows).rev() {
+            sizes.windows = robe.weights.div_ceil(robe.window);
+            for window in (1..sizes.windows).rev() {
                 let words = bindings[array].split_off((window * robe.window_words) as usize);
                 bindings.insert(kernel.bindings.len(), words);
             }
@@ -64,14 +64,14 @@ impl Context {
         if shader::moves_rows(kernel) {
             // The first binding is the `Params`.
             let params: Params = bytemuck::pod_read_unaligned(bytemuck::cast_slice(&bindings[0]));
-            cut.width = quad_width(params.dim);
+            sizes.width = quad_width(params.dim);
             if let Some(cache) = cache
                 && (1..params.slots).contains(&params.window_slots)
             {
-                let each = (params.window_slots * params.row_quads * cut.width) as usize;
-                cut.windows = params.slots.div_ceil(params.window_slots);
+                let each = (params.window_slots * params.row_quads * sizes.width) as usize;
+                sizes.windows = params.slots.div_ceil(params.window_slots);
                 // The last window also has the words that a test has put behind the slots.
-                for window in (1..cut.windows as usize).rev() {
+                for window in (1..sizes.windows as usize).rev() {
                     let words = bindings[cache].split_off(window * each);
                     bindings.insert(kernel.bindings.len(), words);
                 }
@@ -79,19 +79,19 @@ impl Context {
             if let Some(records) = records {
                 // The second binding is the `Piece`.
                 let piece: Piece = bytemuck::pod_read_unaligned(bytemuck::cast_slice(&bindings[1]));
-                let floats = params.bits >= 16 && cut.width == 4 && params.record_words.is_multiple_of(4);
-                cut.item = if floats && piece.swaps == 0 { 4 } else { 1 };
-                cut.pieces = piece.rows.div_ceil(piece.rows_each);
+                let floats = params.bits >= 16 && sizes.width == 4 && params.record_words.is_multiple_of(4);
+                sizes.item = if floats && piece.swaps == 0 { 4 } else { 1 };
+                sizes.pieces = piece.rows.div_ceil(piece.rows_each);
                 let first = bindings.len();
-                for bound in (1..cut.pieces).rev() {
+                for bound in (1..sizes.pieces).rev() {
                     let words = bindings[records].split_off((bound * piece.rows_each * params.record_words) as usize);
                     bindings.insert(first, words);
                 }
             }
         }
-        self.build(std::iter::once((kernel, cut)))?;
+        self.build(std::iter::once((kernel, sizes)))?;
         let mut buffers = Vec::new();
-        for (words, (access, _)) in bindings.iter().zip(shader::bindings(kernel, cut)) {
+        for (words, (access, _)) in bindings.iter().zip(shader::bindings(kernel, sizes)) {
             buffers.push(if access == Access::Uniform {
                 self.device().create_buffer_init(&wgpu::util::BufferInitDescriptor {
                     label: Some("hotrow.harness"),
@@ -106,14 +106,14 @@ impl Context {
         let mut encoder = self.new_encoder();
         Call::begin(self, &mut encoder, "hotrow.harness").launch(
             kernel,
-            cut,
+            sizes,
             &resources,
             &Groups::Direct(u64::from(groups)),
         );
         let sources: Vec<_> =
             buffers.iter().zip(&bindings).map(|(buffer, words)| (buffer, words.len() as u64 * 4)).collect();
         let mut left = self.download(encoder, &sources)?;
-        let pieces = left.split_off(kernel.bindings.len() + cut.windows as usize - 1);
+        let pieces = left.split_off(kernel.bindings.len() + sizes.windows as usize - 1);
         let windows = left.split_off(kernel.bindings.len());
         if let Some(cache) = cache {
             left[cache].extend(windows.concat());
@@ -162,15 +162,15 @@ impl Context {
         let words = self.download(encoder, &sources)?;
         let [keys, order, segment, starts, step] = words.try_into().unwrap_or([const { Vec::new() }; 5]);
         let step: Step = bytemuck::pod_read_unaligned(bytemuck::cast_slice(&step));
-        let cut = |mut words: Vec<u32>, n: u32| {
+        let shortened = |mut words: Vec<u32>, n: u32| {
             words.truncate(n as usize);
             words
         };
         Ok(Deduped {
-            keys: cut(keys, live),
-            order: cut(order, live),
-            segment: cut(segment, step.counts[count::VALID]),
-            starts: cut(starts, step.counts[count::UNIQUE]),
+            keys: shortened(keys, live),
+            order: shortened(order, live),
+            segment: shortened(segment, step.counts[count::VALID]),
+            starts: shortened(starts, step.counts[count::UNIQUE]),
         })
     }
 }

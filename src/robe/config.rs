@@ -467,7 +467,7 @@ impl Config {
 
     /// Words of each window: of its weights, and of their states.
     pub(crate) fn window_words(&self, storage: &Storage) -> Vec<Words> {
-        let (all, each) = (storage.all(), storage.span(self.robe().window));
+        let (all, each) = (storage.all(), storage.words_of(self.robe().window));
         let cut = |words: usize, each: usize, k: usize| words.saturating_sub(k * each).min(each);
         let of = |k| Words { memory: cut(all.memory, each.memory, k), states: cut(all.states, each.states, k) };
         (0..self.windows() as usize).map(of).collect()

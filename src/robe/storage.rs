@@ -109,7 +109,7 @@ impl Storage {
     }
 
     /// Words of `weights` weights that begin and end at a block's border, or at the array's end.
-    pub(crate) fn span(&self, weights: u32) -> Words {
+    pub(crate) fn words_of(&self, weights: u32) -> Words {
         let states = match self.plain() {
             true => weights as usize * self.states_each(),
             false => self.words(weights.div_ceil(self.block)).states,
@@ -118,7 +118,7 @@ impl Storage {
     }
 
     /// Number of neighbouring weights that share words, so that only one invocation may write them.
-    pub(crate) fn unit(&self) -> u32 {
+    pub(crate) fn neighbours(&self) -> u32 {
         match self.records.precision {
             Precision::Fp32 => 1,
             Precision::Fp16 if self.state_bits != 8 => 2,
@@ -128,7 +128,7 @@ impl Storage {
 
     /// Words of the whole array, and of its states.
     pub(crate) fn all(&self) -> Words {
-        self.span(self.weights)
+        self.words_of(self.weights)
     }
 
     /// Packs `weights`, whose first one begins block `first`. A block with values that cannot be stored keeps its

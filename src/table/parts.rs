@@ -131,7 +131,7 @@ impl Spacing {
     }
 
     /// The range of buffer words from the first to the last of `words`. `words` is not empty.
-    pub(crate) const fn span(self, words: &Range<u64>) -> Range<u64> {
+    pub(crate) const fn range(self, words: &Range<u64>) -> Range<u64> {
         self.at(words.start)..self.at(words.end - 1) + 1
     }
 
@@ -191,7 +191,7 @@ mod tests {
                     .collect();
                 assert_eq!(found, expected, "{spacing:?} {words:?}");
                 if let (Some(first), Some(last)) = (expected.first(), expected.last()) {
-                    assert_eq!(spacing.span(&words), *first..last + 1);
+                    assert_eq!(spacing.range(&words), *first..last + 1);
                 }
             }
         }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Access, Bodies, Cut, include};
+use super::{Access, Bodies, Sizes, include};
 use crate::{
     grid,
     table::abi::{Level, feedback},
@@ -52,7 +52,7 @@ pub struct ReaderText<'p> {
     /// The bind group.
     pub group: u32,
     /// The sizes and numbers of the buffers that are bound.
-    pub cut: Cut,
+    pub sizes: Sizes,
     /// What is bound.
     pub kind: ReaderKind,
     /// The list of wanted rows, if the shader fills one.
@@ -115,15 +115,15 @@ impl ReaderText<'_> {
                 }
                 if cache {
                     all.push(one(Access::Read, "ways", "array<vec4<u32>>"));
-                    all.extend(several(self.cut.windows, "cache", "array<Quad>"));
+                    all.extend(several(self.sizes.windows, "cache", "array<Quad>"));
                 }
                 if table {
-                    all.extend(several(self.cut.pieces, "records", "array<Item>"));
+                    all.extend(several(self.sizes.pieces, "records", "array<Item>"));
                 }
             }
             ReaderKind::Shared { .. } => {
                 all.push(one(Access::Uniform, "robe", "Robe"));
-                all.extend(several(self.cut.windows, "window", "array<u32>"));
+                all.extend(several(self.sizes.windows, "window", "array<u32>"));
             }
         }
         if self.feedback.is_some() {
@@ -144,9 +144,9 @@ impl ReaderText<'_> {
             ReaderKind::Rows { .. } => "shared/reader.wgsl",
             ReaderKind::Shared { .. } => "shared/robe_reader.wgsl",
         };
-        include(file, Bodies::PLAIN.cut(self.cut), &mut text);
+        include(file, Bodies::PLAIN.sizes(self.sizes), &mut text);
         if let Some(grid) = self.grid {
-            include("shared/grid_reader.wgsl", Bodies::PLAIN.cut(self.cut), &mut text);
+            include("shared/grid_reader.wgsl", Bodies::PLAIN.sizes(self.sizes), &mut text);
             text.push_str(&grid_function(grid));
         }
         let text = self.marked(&text);
@@ -177,7 +177,7 @@ impl ReaderText<'_> {
         };
         let plain = self.kind == ReaderKind::Shared { plain: true };
         let hashed = self.feedback.is_some_and(|list| list.hashed);
-        let quad = format!("#quad{} ", self.cut.width);
+        let quad = format!("#quad{} ", self.sizes.width);
         let kept = [
             (cache, "#cache "),
             (!cache, "#uncached "),
@@ -370,32 +370,36 @@ pub fn modules() -> Vec<(String, String, ReaderText<'static>)> {
     let rows = |cache, table| ReaderKind::Rows { cache, shares: false, table };
     let mut texts = Vec::new();
     let mut add =
-        |kind, cut, feedback| texts.push(ReaderText { prefix: "emb", group: 0, cut, kind, feedback, grid: None });
+        |kind, sizes, feedback| texts.push(ReaderText { prefix: "emb", group: 0, sizes, kind, feedback, grid: None });
     for (width, item) in [(1, 1), (4, 1), (4, 4)] {
         for (windows, pieces) in [(1, 1), (3, 1), (1, 3), (2, 2)] {
-            let cut = Cut { width, windows, pieces, item, ..Cut::ONE };
-            add(rows(true, true), cut, (pieces == 3).then_some(WantedList { rows: 100, bits: 1 << 10, hashed: false }));
+            let sizes = Sizes { width, windows, pieces, item, ..Sizes::ONE };
+            add(
+                rows(true, true),
+                sizes,
+                (pieces == 3).then_some(WantedList { rows: 100, bits: 1 << 10, hashed: false }),
+            );
             if windows == 1 {
-                add(rows(false, true), cut, None);
+                add(rows(false, true), sizes, None);
             }
             if pieces == 1 && item == 1 {
                 for hashed in [false, true] {
-                    add(rows(true, false), cut, Some(WantedList { rows: 100, bits: 1 << 10, hashed }));
+                    add(rows(true, false), sizes, Some(WantedList { rows: 100, bits: 1 << 10, hashed }));
                 }
             }
         }
     }
     for table in [true, false] {
-        add(ReaderKind::Rows { cache: true, shares: true, table }, Cut::ONE, None);
+        add(ReaderKind::Rows { cache: true, shares: true, table }, Sizes::ONE, None);
     }
     for plain in [true, false] {
         for windows in [1, 3] {
-            add(ReaderKind::Shared { plain }, Cut { windows, ..Cut::ONE }, None);
+            add(ReaderKind::Shared { plain }, Sizes { windows, ..Sizes::ONE }, None);
         }
     }
     static GRIDS: [grid::Config; 2] = [grid::Config::new(2), grid::Config::new(3)];
-    for (cut, kind) in [(Cut::ONE, rows(true, true)), (Cut::ONE, ReaderKind::Shared { plain: true })] {
-        let with = |grid| ReaderText { prefix: "emb", group: 0, cut, kind, feedback: None, grid: Some(grid) };
+    for (sizes, kind) in [(Sizes::ONE, rows(true, true)), (Sizes::ONE, ReaderKind::Shared { plain: true })] {
+        let with = |grid| ReaderText { prefix: "emb", group: 0, sizes, kind, feedback: None, grid: Some(grid) };
         texts.extend(GRIDS.iter().map(with));
     }
     let module = |text: ReaderText<'static>| {

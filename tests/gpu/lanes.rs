@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hotrow::internals::shader::{self, Bodies, Cut};
+use hotrow::internals::shader::{self, Bodies, Sizes};
 use hotrow::internals::{self, Pieces as _};
 use hotrow::{Bags, Group, GroupConfig, Mode, Optimizer, Precision, internals::Layout, prelude::*, state::Snapshot};
 use hotrow_harness::{
@@ -166,7 +166,7 @@ fn some(time: Option<Duration>, kernels: &BTreeSet<&str>) -> (usize, usize) {
 #[test]
 fn a_line_s_place_is_in_its_file() {
     let kernel = internals::kernels().iter().find(|kernel| kernel.name == "gather").unwrap();
-    let text = shader::compose(kernel, Bodies::PLAIN.cut(Cut { windows: 2, ..Cut::ONE }));
+    let text = shader::compose(kernel, Bodies::PLAIN.sizes(Sizes { windows: 2, ..Sizes::ONE }));
     let mut files = BTreeSet::new();
     for (number, line) in (1..).zip(text.lines()) {
         let place = lanes::files().place(&text, number);

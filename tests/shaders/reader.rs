@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use hotrow::internals::{
     layout,
-    shader::{Cut, ReaderKind, ReaderText, reader_modules},
+    shader::{ReaderKind, ReaderText, Sizes, reader_modules},
 };
 use naga::Module;
 
@@ -15,7 +15,7 @@ use super::{
 /// A reader of a cached table.
 fn cached(prefix: &str, group: u32) -> ReaderText<'_> {
     let kind = ReaderKind::Rows { cache: true, shares: false, table: true };
-    ReaderText { prefix, group, cut: Cut { width: 4, ..Cut::ONE }, kind, feedback: None, grid: None }
+    ReaderText { prefix, group, sizes: Sizes { width: 4, ..Sizes::ONE }, kind, feedback: None, grid: None }
 }
 
 /// Names of a module's top level.

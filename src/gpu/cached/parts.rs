@@ -109,19 +109,19 @@ impl Group {
         for (buffer, words) in self.pieces(part, range) {
             let (mine, others) = rest.split_at_mut((words.end - words.start) as usize);
             rest = others;
-            let span = spacing.span(&words);
-            let bytes = (span.end - span.start) * 4;
+            let range = spacing.range(&words);
+            let bytes = (range.end - range.start) * 4;
             let target = match kept.take() {
                 Some(enough) if enough.size() >= bytes => enough,
                 _ => self.context.download_buffer(bytes),
             };
             let mut encoder = self.encoder();
-            encoder.copy_buffer_to_buffer(buffer, span.start * 4, &target, 0, bytes);
+            encoder.copy_buffer_to_buffer(buffer, range.start * 4, &target, 0, bytes);
             let targets = [(target, bytes)];
             let each = |found: &[u8]| {
                 for (run, at) in spacing.runs(words.clone()) {
                     let mine = &mut mine[index(&words, &run)];
-                    let found = &found[(at - span.start) as usize * 4..];
+                    let found = &found[(at - range.start) as usize * 4..];
                     for (word, bytes) in mine.iter_mut().zip(found.chunks_exact(4)) {
                         *word = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
                     }
@@ -188,24 +188,24 @@ impl Group {
         for (buffer, words) in self.pieces(part, range) {
             let (mine, others) = rest.split_at((words.end - words.start) as usize);
             rest = others;
-            let span = spacing.span(&words);
+            let range = spacing.range(&words);
             let mut spaced = Vec::new();
-            if span.end - span.start > mine.len() as u64 {
+            if range.end - range.start > mine.len() as u64 {
                 spaced = match part {
                     // The other words of the tables.
                     Part::Counters | Part::Since => {
-                        let bytes = 4 * span.start..4 * span.end;
+                        let bytes = 4 * range.start..4 * range.end;
                         self.context.block_on(self.context.download_part_async(buffer, bytes))?
                     }
-                    _ => vec![0; (span.end - span.start) as usize],
+                    _ => vec![0; (range.end - range.start) as usize],
                 };
                 for (run, at) in spacing.runs(words.clone()) {
                     let mine = &mine[index(&words, &run)];
-                    spaced[(at - span.start) as usize..][..mine.len()].copy_from_slice(mine);
+                    spaced[(at - range.start) as usize..][..mine.len()].copy_from_slice(mine);
                 }
             }
             let upload = if spaced.is_empty() { mine } else { &spaced };
-            self.context.queue().write_buffer(buffer, span.start * 4, bytemuck::cast_slice(upload));
+            self.context.queue().write_buffer(buffer, range.start * 4, bytemuck::cast_slice(upload));
             // Waits, so that the queue never holds more than one piece.
             self.context.finish(self.encoder())?;
         }

@@ -8,7 +8,7 @@ use crate::{
         reader::{ReadableBuffers, Reader, RowReader, Shape},
     },
     table::{abi::Params, params::Mode, rng::Purpose},
-    wgsl::{Cut, reader::ReaderKind},
+    wgsl::{Sizes, reader::ReaderKind},
 };
 
 impl Group {
@@ -40,12 +40,12 @@ impl Rows {
         let tables = &self.tables;
         let layout = &tables.layout;
         let table = !self.storage.is_staged();
-        let cut = Cut {
+        let sizes = Sizes {
             width: layout.width(),
             windows: layout.windows(),
             pieces: if table { layout.pieces } else { 1 },
             item: if table { layout.row.item() } else { 1 },
-            ..Cut::ONE
+            ..Sizes::ONE
         };
         let params = Params::new(&self.config, layout, Mode::Frozen, Purpose::WriteBack);
         let kind = ReaderKind::Rows { cache: layout.sets > 0, shares: !layout.shares.is_empty(), table };
@@ -59,6 +59,6 @@ impl Rows {
             let piece = layout.neighbours(0, layout.pieces, 0);
             buffers.extend([("piece", vec![context.uniform(&piece)]), ("records", tables.records.clone())]);
         }
-        ReadableBuffers { shape: Shape { cut, kind }, buffers }
+        ReadableBuffers { shape: Shape { sizes, kind }, buffers }
     }
 }

@@ -7,7 +7,7 @@ use crate::{
         timeline::{Resolution, Timeline},
     },
     wgsl as shader,
-    wgsl::{Cut, Kernel},
+    wgsl::{Kernel, Sizes},
 };
 
 /// The number of workgroups of a dispatch.
@@ -132,18 +132,18 @@ impl<'a> Call<'a> {
 
     /// Encodes a dispatch of a stage that binds buffers of `from`.
     pub(crate) fn run(&mut self, kernel: &Kernel, from: &[&dyn Named], groups: &Groups) {
-        self.launch(kernel, Cut::ONE, &bind(kernel, from), groups);
+        self.launch(kernel, Sizes::ONE, &bind(kernel, from), groups);
     }
 
-    /// Encodes a dispatch of the pipeline for `cut`, with all its bindings.
+    /// Encodes a dispatch of the pipeline for `sizes`, with all its bindings.
     pub(crate) fn launch(
         &mut self,
         kernel: &Kernel,
-        cut: Cut,
+        sizes: Sizes,
         bindings: &[wgpu::BindingResource<'_>],
         groups: &Groups,
     ) {
-        debug_assert_eq!(bindings.len(), shader::bindings(kernel, cut).len(), "{}", kernel.name);
+        debug_assert_eq!(bindings.len(), shader::bindings(kernel, sizes).len(), "{}", kernel.name);
         let count = match *groups {
             Groups::Direct(count) => count,
             Groups::Capped(count) => count.min(u64::from(self.context.grid())),
@@ -152,7 +152,7 @@ impl<'a> Call<'a> {
         if count == 0 {
             return;
         }
-        let pipeline = self.context.pipeline(kernel, cut);
+        let pipeline = self.context.pipeline(kernel, sizes);
         let bind_group = self.context.bind_group(kernel.name, &pipeline.layout, bindings);
         let x = count.min(u64::from(self.context.max_groups()));
         let launch = |pass: &mut wgpu::ComputePass<'_>| {

@@ -23,12 +23,12 @@ use crate::{
     },
     host::{locked, trusted},
     memory::buffer_bytes,
-    wgsl::{self, Access, AddBody, Bodies, Constants, Cut, Kernel, LookupBody, RankBody, SumBody},
+    wgsl::{self, Access, AddBody, Bodies, Constants, Kernel, LookupBody, RankBody, Sizes, SumBody},
 };
 
 pub(crate) struct Pipeline {
-    /// The part of a group's cut that the stage depends on.
-    cut: Cut,
+    /// The part of a group's sizes that the stage depends on.
+    sizes: Sizes,
     pub(crate) layout: wgpu::BindGroupLayout,
     pub(crate) pipeline: wgpu::ComputePipeline,
 }
@@ -45,10 +45,10 @@ enum Recipe {
 }
 
 impl Recipe {
-    fn module(&self, device: &wgpu::Device, kernel: &Kernel, cut: Cut) -> wgpu::ShaderModule {
+    fn module(&self, device: &wgpu::Device, kernel: &Kernel, sizes: Sizes) -> wgpu::ShaderModule {
         let text = match self {
             &Self::Own { rank, add, lookup, sum, trusted } => {
-                let bodies = Bodies { rank, add, lookup, sum, cut };
+                let bodies = Bodies { rank, add, lookup, sum, sizes };
                 // A browser's compiler wants the line; naga's refuses it.
                 if !CALLS_WAIT && (rank != RankBody::Portable || lookup == LookupBody::Lanes32) {
                     format!("enable subgroups;\n{}", wgsl::compose(kernel, bodies))
@@ -58,7 +58,7 @@ impl Recipe {
                     wgsl::compose(kernel, bodies)
                 }
             }
-            Self::Foreign(text) => text(kernel, Bodies::PLAIN.cut(cut)),
+            Self::Foreign(text) => text(kernel, Bodies::PLAIN.sizes(sizes)),
         };
         device.create_shader_module(wgpu::ShaderModuleDescriptor {
             label: Some(kernel.name),
@@ -78,8 +78,8 @@ struct Inner {
     lazy: bool,
     /// The caller's cache of compiled pipelines.
     cache: Option<wgpu::PipelineCache>,
-    /// The pipelines built so far, each under its own cut and under every cut that it was asked for.
-    pipelines: Mutex<HashMap<(&'static str, Cut), Arc<Pipeline>>>,
+    /// The pipelines built so far, each under its own sizes and under all sizes that it was asked for.
+    pipelines: Mutex<HashMap<(&'static str, Sizes), Arc<Pipeline>>>,
     max_groups: u32,
     bind_cache: BindCache,
     /// Buffers, bind groups and pipelines made so far.
@@ -215,7 +215,7 @@ impl Context {
             faults,
         };
         let context = Self { inner: Arc::new(inner), timeline: None };
-        context.build(kernels.iter().filter(|kernel| !wgsl::is_cut(kernel)).map(|kernel| (*kernel, Cut::ONE)))?;
+        context.build(kernels.iter().filter(|kernel| !wgsl::has_sizes(kernel)).map(|kernel| (*kernel, Sizes::ONE)))?;
         Ok(context)
     }
 
@@ -270,31 +270,32 @@ impl Context {
         if self.inner.caps.is_hardware() { 4 * self.grid() } else { self.grid() }
     }
 
-    /// Builds the pipelines of `kernels` for each of `cuts`, unless they exist.
-    pub(crate) fn prepare(&self, kernels: &[&Kernel], cuts: &[Cut]) -> Result<(), Error> {
-        self.build(cuts.iter().flat_map(|&cut| kernels.iter().map(move |&kernel| (kernel, cut))))
+    /// Builds the pipelines of `kernels` for each of `all_sizes`, unless they exist.
+    pub(crate) fn prepare(&self, kernels: &[&Kernel], all_sizes: &[Sizes]) -> Result<(), Error> {
+        self.build(all_sizes.iter().flat_map(|&sizes| kernels.iter().map(move |&kernel| (kernel, sizes))))
     }
 
     /// Builds pipelines.
     ///
     /// # Errors
     /// [`Error::Unsupported`] with the device's first complaint.
-    pub(crate) fn build<'k>(&self, wanted: impl Iterator<Item = (&'k Kernel, Cut)>) -> Result<(), Error> {
+    pub(crate) fn build<'k>(&self, wanted: impl Iterator<Item = (&'k Kernel, Sizes)>) -> Result<(), Error> {
         let wanted: Vec<_> = wanted.collect();
-        let built = wanted.iter().try_for_each(|&(kernel, cut)| {
+        let built = wanted.iter().try_for_each(|&(kernel, sizes)| {
             // What a driver's compiler says is an internal error; what wgpu finds itself is one of validation.
             let [internal, validation] = [wgpu::ErrorFilter::Internal, wgpu::ErrorFilter::Validation]
                 .map(|filter| self.inner.device.push_error_scope(filter));
-            self.made(kernel, cut);
+            self.made(kernel, sizes);
             let valid = self.judge(validation, self.uncompiled(kernel.name));
             self.judge(internal, self.uncompiled(kernel.name)).and(valid)
         });
         if built.is_err() {
             // Those of this call alone: other groups go on with theirs.
             let mut built = locked(&self.inner.pipelines);
-            let refused =
-                |name, own| wanted.iter().any(|&(kernel, cut)| kernel.name == name && self.cut(cut).of(kernel) == own);
-            built.retain(|&(name, _), pipeline| !refused(name, pipeline.cut));
+            let refused = |name, own| {
+                wanted.iter().any(|&(kernel, sizes)| kernel.name == name && self.sizes(sizes).of(kernel) == own)
+            };
+            built.retain(|&(name, _), pipeline| !refused(name, pipeline.sizes));
         }
         built
     }
@@ -323,26 +324,26 @@ impl Context {
         }
     }
 
-    /// The pipeline of a stage for `cut`, which [`prepare`](Self::prepare) has built: nothing is compiled while a call is encoded.
-    pub(crate) fn pipeline(&self, kernel: &Kernel, cut: Cut) -> Arc<Pipeline> {
-        let has = |cut| locked(&self.inner.pipelines).get(&(kernel.name, cut)).cloned();
-        let cut = self.cut(cut);
-        has(cut).unwrap_or_else(|| {
-            let prepared = self.inner.lazy || has(cut.of(kernel)).is_some();
-            debug_assert!(prepared, "{}: no call has prepared the pipeline for {cut:?}", kernel.name);
-            self.made(kernel, cut)
+    /// The pipeline of a stage for `sizes`, which [`prepare`](Self::prepare) has built: nothing is compiled while a call is encoded.
+    pub(crate) fn pipeline(&self, kernel: &Kernel, sizes: Sizes) -> Arc<Pipeline> {
+        let has = |sizes| locked(&self.inner.pipelines).get(&(kernel.name, sizes)).cloned();
+        let sizes = self.sizes(sizes);
+        has(sizes).unwrap_or_else(|| {
+            let prepared = self.inner.lazy || has(sizes.of(kernel)).is_some();
+            debug_assert!(prepared, "{}: no call has prepared the pipeline for {sizes:?}", kernel.name);
+            self.made(kernel, sizes)
         })
     }
 
-    /// `cut`, or its part that groups of every kind share.
-    fn cut(&self, cut: Cut) -> Cut {
-        if self.inner.shared { Cut { constants: Constants::NONE, ..cut } } else { cut }
+    /// `sizes`, or its part that groups of every kind share.
+    fn sizes(&self, sizes: Sizes) -> Sizes {
+        if self.inner.shared { Sizes { constants: Constants::NONE, ..sizes } } else { sizes }
     }
 
-    /// The pipeline of a stage for `cut`, built unless it exists. Other threads go on encoding meanwhile.
-    fn made(&self, kernel: &Kernel, cut: Cut) -> Arc<Pipeline> {
+    /// The pipeline of a stage for `sizes`, built unless it exists. Other threads go on encoding meanwhile.
+    fn made(&self, kernel: &Kernel, sizes: Sizes) -> Arc<Pipeline> {
         let Inner { device, recipe, cache, pipelines, made, .. } = &*self.inner;
-        let (cut, own) = (self.cut(cut), self.cut(cut).of(kernel));
+        let (sizes, own) = (self.sizes(sizes), self.sizes(sizes).of(kernel));
         let known = locked(pipelines).get(&(kernel.name, own)).cloned();
         let pipeline = known.unwrap_or_else(|| {
             made.fetch_add(1, Relaxed);
@@ -351,7 +352,7 @@ impl Context {
         });
         let mut built = locked(pipelines);
         let pipeline = built.entry((kernel.name, own)).or_insert(pipeline).clone();
-        built.insert((kernel.name, cut), pipeline.clone());
+        built.insert((kernel.name, sizes), pipeline.clone());
         pipeline
     }
 
@@ -540,7 +541,7 @@ impl Context {
 
     /// The number of pipelines built so far.
     pub(crate) fn pipelines_built(&self) -> usize {
-        locked(&self.inner.pipelines).iter().filter(|((_, cut), pipeline)| pipeline.cut == *cut).count()
+        locked(&self.inner.pipelines).iter().filter(|((_, sizes), pipeline)| pipeline.sizes == *sizes).count()
     }
 
     /// The numbers of uniforms and bind groups that the cache holds and has made.
@@ -571,12 +572,12 @@ impl Context {
 
 fn pipeline(
     device: &wgpu::Device,
-    (kernel, cut): (&Kernel, Cut),
+    (kernel, sizes): (&Kernel, Sizes),
     module: &wgpu::ShaderModule,
     cache: Option<&wgpu::PipelineCache>,
 ) -> Pipeline {
     let label = format!("hotrow.{}", kernel.name);
-    let bindings = wgsl::bindings(kernel, cut);
+    let bindings = wgsl::bindings(kernel, sizes);
     let entries: Vec<_> = (0u32..)
         .zip(&bindings)
         .map(|(binding, (access, _))| wgpu::BindGroupLayoutEntry {
@@ -613,7 +614,7 @@ fn pipeline(
         },
         cache,
     });
-    Pipeline { cut, layout, pipeline }
+    Pipeline { sizes, layout, pipeline }
 }
 
 impl Timeline {

@@ -48,7 +48,7 @@ use crate::{
         rng::Purpose,
         step_state::Pending,
     },
-    wgsl::Cut,
+    wgsl::Sizes,
 };
 
 /// Tables on the GPU whose rows share an array of weights.
@@ -98,7 +98,7 @@ impl SharedGroup {
         config.check()?;
         let rows = config.rows();
         let layout = Layout::new(&rows, u64::MAX)?;
-        context.prepare(&[&COMBINE], &[Cut::ONE])?;
+        context.prepare(&[&COMBINE], &[Sizes::ONE])?;
         let array = context.guarded(|| Array::new(context, &config))?;
         let scattered = Scattered::new(context, &config)?;
         let (train, frozen, chunks) = (None, None, None);
@@ -128,10 +128,11 @@ impl SharedGroup {
     pub fn dense_from(&self) -> u32 {
         match self.kind.config.backward {
             Backward::Dense | Backward::Atomic => 0,
-            // The units that so many starts reach would cover the array, laid side by side.
+            // The weights that so many starts reach would cover the array, laid side by side.
             Backward::Sparse | Backward::Auto => {
-                let (reach, unit) = (self.kind.array.robe.reach, self.kind.array.storage.unit());
-                self.kind.config.weights / if unit == 1 { reach } else { ((reach + unit - 2) / unit + 1) * unit }
+                let (reach, together) = (self.kind.array.robe.reach, self.kind.array.storage.neighbours());
+                self.kind.config.weights
+                    / if together == 1 { reach } else { ((reach + together - 2) / together + 1) * together }
             }
         }
     }

@@ -8,7 +8,7 @@ use crate::{
         robe::{Shared, SharedGroup},
     },
     table::params::Mode,
-    wgsl::{Cut, reader::ReaderKind},
+    wgsl::{Sizes, reader::ReaderKind},
 };
 
 impl SharedGroup {
@@ -35,7 +35,7 @@ impl Shared {
         let array = &self.array;
         let kind = ReaderKind::Shared { plain: array.storage.plain() };
         ReadableBuffers {
-            shape: Shape { cut: Cut { windows: array.memory.len() as u32, ..Cut::ONE }, kind },
+            shape: Shape { sizes: Sizes { windows: array.memory.len() as u32, ..Sizes::ONE }, kind },
             buffers: vec![
                 ("params", vec![context.uniform(&self.params(Mode::Frozen))]),
                 ("robe", vec![context.uniform(&array.robe)]),

@@ -9,7 +9,7 @@ use hotrow::{
     Context, ContextOptions, CpuGroup, Embedding, Error, Group, GroupConfig, Placement, adapter,
     internals::{
         context_with_texts,
-        shader::{Cut, compose},
+        shader::{Sizes, compose},
     },
 };
 
@@ -166,18 +166,18 @@ pub fn placements(context: &Context) -> impl Iterator<Item = Placement> + use<> 
     all.filter(move |&placement| mappable || placement != Placement::Mapped)
 }
 
-/// A context on the device in which a text of stages is changed, wherever `cut` takes how their cache and records are bound: for tests which show that
+/// A context on the device in which a text of stages is changed, wherever `sizes` takes how their cache and records are bound: for tests which show that
 /// a wrong stage is noticed.
 pub fn spoiled(
     context: &Context,
     stages: &[&'static str],
-    cut: fn(Cut) -> bool,
+    sizes: fn(Sizes) -> bool,
     (from, to): (&'static str, &'static str),
 ) -> Context {
     let stages = stages.to_vec();
     let made = context_with_texts(context.device(), context.queue(), 65_535, move |kernel, bodies| {
         let text = compose(kernel, bodies);
-        if !stages.contains(&kernel.name) || !cut(bodies.cut) {
+        if !stages.contains(&kernel.name) || !sizes(bodies.sizes) {
             return text;
         }
         assert!(text.contains(from), "{}: {from}", kernel.name);

@@ -14,7 +14,7 @@ use hotrow::{
     GroupConfig,
     internals::{
         Layout, kernels,
-        shader::{AddBody, Bodies, Constants, Cut, Kernel, LookupBody, RankBody, compose},
+        shader::{AddBody, Bodies, Constants, Kernel, LookupBody, RankBody, Sizes, compose},
     },
 };
 
@@ -50,7 +50,7 @@ fn bodies(family: &str) -> Result<Bodies, Failed> {
         "ampere" => (RankBody::Subgroup32, AddBody::Native, LookupBody::Lanes32),
         _ => return Err(format!("wanted navi21, vega20, gfx1201 or ampere, found {family}").into()),
     };
-    Ok(Bodies { rank, add, lookup, cut: Cut::ONE, ..Bodies::PLAIN })
+    Ok(Bodies { rank, add, lookup, sizes: Sizes::ONE, ..Bodies::PLAIN })
 }
 
 /// The constants of a group, of words such as `int8 adagrad 64`: of its plain calls, or with `any` of all its calls. Without words, none.
@@ -74,7 +74,7 @@ fn constants(words: &str) -> Result<Constants, Failed> {
 pub fn texts(family: &str) -> Result<Vec<Text>, Failed> {
     let bodies = bodies(family)?;
     let composed =
-        |kernel: &Kernel, cut: Cut, name: &str| Text::new(kernel.name, name, compose(kernel, bodies.cut(cut)));
+        |kernel: &Kernel, sizes: Sizes, name: &str| Text::new(kernel.name, name, compose(kernel, bodies.sizes(sizes)));
     let (mut all, mut named) = (Vec::new(), BTreeSet::new());
     for row in TEXTS.lines().skip(1) {
         let [name, text, width, item, windows, pieces, words] = row.split(',').collect::<Vec<_>>()[..] else {
@@ -85,12 +85,12 @@ pub fn texts(family: &str) -> Result<Vec<Text>, Failed> {
             .find(|kernel| kernel.name == name)
             .ok_or(format!("texts.csv: no kernel {name}: mend the row"))?;
         let [width, windows, pieces, item] = [width.parse()?, windows.parse()?, pieces.parse()?, item.parse()?];
-        let cut = Cut { width, windows, pieces, item, constants: constants(words)? };
-        all.push(composed(kernel, cut.of(kernel), text));
+        let sizes = Sizes { width, windows, pieces, item, constants: constants(words)? };
+        all.push(composed(kernel, sizes.of(kernel), text));
         named.insert(name);
     }
     for kernel in kernels().iter().filter(|kernel| !named.contains(kernel.name)) {
-        all.push(composed(kernel, Cut::ONE, "-"));
+        all.push(composed(kernel, Sizes::ONE, "-"));
     }
     if all.len() > MOST {
         return Err(

@@ -20,7 +20,7 @@ use crate::{
         params::Mode,
         rng::Purpose,
     },
-    wgsl::{self, Constants, Cut, Kernel},
+    wgsl::{self, Constants, Kernel, Sizes},
 };
 
 /// The frequencies of neighbouring rows, and the uniform that says of which rows.
@@ -88,11 +88,11 @@ impl Tables {
         };
         let (width, windows) = (layout.width(), layout.windows());
         let texts = Constants::texts(&Params::new(config, layout, Mode::Train, Purpose::WriteBack));
-        let cuts = texts
+        let all_sizes = texts
             .into_iter()
-            .flat_map(|constants| sizes.iter().map(move |&pieces| Cut { width, windows, pieces, item, constants }));
+            .flat_map(|constants| sizes.iter().map(move |&pieces| Sizes { width, windows, pieces, item, constants }));
         let stages = [&EXCHANGE, &GATHER, &WEIGHT_GRADIENT, &MERGE, &COMBINE, &UPDATE, &ASSIGN, &SEND];
-        context.prepare(&stages, &cuts.collect::<Vec<_>>())
+        context.prepare(&stages, &all_sizes.collect::<Vec<_>>())
     }
 
     pub(crate) fn new(
@@ -245,8 +245,8 @@ impl Call<'_> {
         groups: &Groups,
     ) {
         let (width, windows) = (tables.layout.width(), tables.cache.count());
-        let cut = Cut { width, windows, constants: Constants::of(params), ..Cut::ONE };
-        self.run_cut(kernel, from, tables, cut, &[], groups);
+        let sizes = Sizes { width, windows, constants: Constants::of(params), ..Sizes::ONE };
+        self.run_sized(kernel, from, tables, sizes, &[], groups);
     }
 
     /// As `run_rows`, for a stage that reads or writes `records`.
@@ -264,16 +264,16 @@ impl Call<'_> {
         };
         let others = records.others();
         let (width, windows) = (tables.layout.width(), tables.cache.count());
-        let cut = Cut { width, windows, pieces: others.len() as u32 + 1, item, constants: Constants::of(params) };
-        self.run_cut(kernel, &[&("records", records.as_entire_binding()), &from], tables, cut, others, groups);
+        let sizes = Sizes { width, windows, pieces: others.len() as u32 + 1, item, constants: Constants::of(params) };
+        self.run_sized(kernel, &[&("records", records.as_entire_binding()), &from], tables, sizes, others, groups);
     }
 
-    fn run_cut(
+    fn run_sized(
         &mut self,
         kernel: &Kernel,
         from: &[&dyn Named],
         tables: &Tables,
-        cut: Cut,
+        sizes: Sizes,
         pieces: &[wgpu::Buffer],
         groups: &Groups,
     ) {
@@ -282,6 +282,6 @@ impl Call<'_> {
             all.extend(tables.cache.others());
         }
         all.extend(pieces.iter().map(wgpu::Buffer::as_entire_binding));
-        self.launch(kernel, cut, &all, groups);
+        self.launch(kernel, sizes, &all, groups);
     }
 }

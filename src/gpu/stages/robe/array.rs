@@ -11,7 +11,7 @@ use crate::{
     },
     robe::{config::Config, storage::Storage},
     table::abi::{Robe, features, table_words},
-    wgsl::{Cut, Kernel},
+    wgsl::{Kernel, Sizes},
 };
 
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl Call<'_> {
     pub(crate) fn run_windows(&mut self, kernel: &Kernel, from: &[&dyn Named], array: &Array, groups: &Groups) {
         let mut all = bind(kernel, from);
         all.extend(array.memory[1..].iter().map(wgpu::Buffer::as_entire_binding));
-        self.launch(kernel, Cut { windows: array.memory.len() as u32, ..Cut::ONE }, &all, groups);
+        self.launch(kernel, Sizes { windows: array.memory.len() as u32, ..Sizes::ONE }, &all, groups);
     }
 }
 
@@ -69,8 +69,8 @@ impl Array {
         if context.caps().device_type == wgpu::DeviceType::Cpu {
             host_can_hold(config.table_bytes())?;
         }
-        context.prepare(&[&ROBE_GATHER, &ROBE_DECODE, &ROBE_WEIGHT_GRADIENT], &[Cut { windows, ..Cut::ONE }])?;
-        let each = storage.span(robe.window);
+        context.prepare(&[&ROBE_GATHER, &ROBE_DECODE, &ROBE_WEIGHT_GRADIENT], &[Sizes { windows, ..Sizes::ONE }])?;
+        let each = storage.words_of(robe.window);
         let words = config.window_words(&storage);
         let of = |what, words: usize| context.buffer(what, 4 * words as u64, none);
         let this = Self {

@@ -33,8 +33,8 @@ pub(crate) fn encode(call: &mut Call<'_>, gradients: &GradientSums<'_>, array: &
         } else if array.storage.plain() {
             Groups::capped(starts, starts_at_once(robe.reach))
         } else {
-            let unit = array.storage.unit();
-            let reached = u64::from(starts) * u64::from(((robe.reach + unit - 2) / unit + 1) * unit);
+            let together = array.storage.neighbours();
+            let reached = u64::from(starts) * u64::from(((robe.reach + together - 2) / together + 1) * together);
             Groups::Capped(reached.div_ceil(256))
         };
         call.run(kernel, from, &groups);

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 pub use files::files;
 use hotrow::internals::{
     self, AddBody, LookupBody, RankBody,
-    shader::{self, Bodies, Cut},
+    shader::{self, Bodies, Sizes},
 };
 use wgsl_lanes::{Config, Files, Known, Ordered, Project};
 
@@ -39,15 +39,15 @@ impl Project for Hotrow {
             1 + text.lines().filter(declares).count() as u32
         };
         let (windows, pieces) = (number("cache").max(number("window")), number("records"));
-        let cuts: HashSet<Cut> = [(1, 1), (4, 1), (4, 4)]
-            .map(|(width, item)| Cut { width, windows, pieces, item, ..Cut::ONE }.of(kernel))
+        let all_sizes: HashSet<Sizes> = [(1, 1), (4, 1), (4, 4)]
+            .map(|(width, item)| Sizes { width, windows, pieces, item, ..Sizes::ONE }.of(kernel))
             .into_iter()
             .collect();
         let mut bodies = Vec::new();
         for rank in RankBody::ALL {
             for lookup in LookupBody::ALL {
                 for add in [AddBody::Exchange, AddBody::Native] {
-                    bodies.extend(cuts.iter().map(|&cut| Bodies { rank, add, lookup, cut, ..Bodies::PLAIN }));
+                    bodies.extend(all_sizes.iter().map(|&sizes| Bodies { rank, add, lookup, sizes, ..Bodies::PLAIN }));
                 }
             }
         }
