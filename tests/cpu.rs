@@ -177,6 +177,23 @@ fn numbers_of_ways_that_cannot_be() {
     assert_eq!((most.layout().sets, most.layout().slots()), (1, 1024));
 }
 
+/// In a forward of either mode and in a prefetch, and the group stays as it was.
+#[test]
+fn bad_offsets_are_named() {
+    let mut group = CpuGroup::new(config().with_cache_rows(32)).unwrap();
+    let before = group.snapshot().unwrap();
+    for (offsets, position) in [(&[1, 2, 3][..], 0), (&[0, 2, 4], 2), (&[0, 2, 2], 2), (&[0, 9, 3], 1)] {
+        let bags = Bags::new(&[1, 2, 3], offsets);
+        let wanted = Error::BadOffsets { indices: 3, position, value: offsets[position as usize] };
+        for mode in [Mode::Train, Mode::Frozen] {
+            assert_eq!(group.forward(bags, mode).as_ref(), Err(&wanted));
+        }
+        assert_eq!(group.prefetch(bags), Err(wanted));
+        assert!(!group.pending());
+    }
+    assert_eq!(group.snapshot().unwrap(), before);
+}
+
 #[test]
 fn a_table_beyond_memory_is_a_named_error() {
     let rows = u32::MAX - 1;

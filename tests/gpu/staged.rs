@@ -290,6 +290,30 @@ fn encoders_that_are_dropped(context: &Context) {
     assert_eq!(run(&mut group, 10..12, true), run(&mut plain, 10..12, false));
 }
 
+/// The forward of a prefetch was dropped, and the store fails as the next call ends its step: that is named, and the same call goes on.
+#[gpu_test]
+fn a_dropped_forward_ends_although_the_store_failed(context: &Context) {
+    let failing = Failing::new(RamStore::new(&config()).unwrap());
+    let left = failing.patience.clone();
+    let mut group = Group::with_store(context, config(), SharedStore::new(failing)).unwrap();
+    let mut plain = Group::new(context, config()).unwrap();
+    let (indices, offsets) = batch(2);
+    for group in [&mut plain, &mut group] {
+        run(group, 0..2, true);
+    }
+    let [index_buffer, offset_buffer, outputs] = [&indices[..], &offsets, &[0; 100 * 20]].map(|w| storage(context, w));
+    let batch = Batch { indices: Some(index_buffer.slice(..)), offsets: offset_buffer.slice(..), weights: None };
+    submit(context, |encoder| group.encode_prefetch(encoder, &batch).unwrap());
+    group.fetch(None).unwrap();
+    group.encode_forward_prefetched(&mut caller::encoder(context), outputs.slice(..)).unwrap();
+    left.store(0, Relaxed);
+    refuses!(group.forward(Bags::new(&indices, &offsets), Mode::Train), Error::Store { what: "disk", .. });
+    // The step has no outputs and no backward, but its rows have moved.
+    plain.forward(Bags::new(&indices, &offsets), Mode::Train).unwrap();
+    plain.discard_pending();
+    assert_eq!(run(&mut group, 3..5, true), run(&mut plain, 3..5, true));
+}
+
 /// A disk that stays full: rows that left the cache can still be read, and the group can be saved elsewhere.
 #[gpu_test]
 fn a_full_store_can_be_saved_elsewhere(context: &Context) {
