@@ -13,7 +13,7 @@ pub(crate) fn cause(error: &io::Error) -> Cause {
     }))
 }
 
-/// Two errors are equal if all that they say is.
+/// Two errors are equal if their `Debug` texts are: kind, fields, and the error of the operating system or of another package.
 impl PartialEq for Error {
     fn eq(&self, other: &Self) -> bool {
         format!("{self:?}") == format!("{other:?}")
