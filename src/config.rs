@@ -3,19 +3,23 @@
 //! [`GroupConfig`] is plain data, which [`GroupConfig::check`] checks before anything touches a device.
 
 use std::fmt;
-use std::str::FromStr;
+use std::{str::FromStr, sync::Arc};
 
-use crate::{error::Error, stripe::Stripe};
+use crate::{
+    error::Error,
+    rules::{Element, Facts, Hyper, Known, MOST_HYPER, Numbers, OwnRule, Rule},
+    stripe::Stripe,
+};
 
 /// Ways of a set. A GPU's sets have 32, and the CPU's too unless the configuration says otherwise.
 pub const WAYS: u32 = 32;
 /// Most ways of a set, because a probe looks at all of them.
 pub(crate) const MOST_WAYS: u32 = 1024;
 
-/// Lists the variants of an enum, `ALL`, and gives each its name in options, files and messages: `name`, `Display` and `FromStr`, which takes
+/// Lists the variants of an enum, `ALL` (but for one behind a semicolon), and gives each its name in options, files and messages: `name`, `Display` and `FromStr`, which takes
 /// `_` for `-`. Serde has the same names with `_`.
 macro_rules! named {
-    ($type:ident, $field:literal: $($variant:ident = $name:literal),+) => {
+    ($type:ident, $field:literal: $($variant:ident = $name:literal),+ $(; $more:ident = $more_name:literal)?) => {
         impl $type {
             /// Every variant, in the order of their declaration.
             pub const ALL: [Self; [$($name),+].len()] = [$(Self::$variant),+];
@@ -23,7 +27,7 @@ macro_rules! named {
             /// The name in options, files and messages.
             #[must_use]
             pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name),+ }
+                match self { $(Self::$variant => $name,)+ $(Self::$more => $more_name)? }
             }
         }
 
@@ -41,6 +45,7 @@ macro_rules! named {
             fn from_str(name: &str) -> Result<Self, Error> {
                 match name.replace('_', "-").as_str() {
                     $($name => Ok(Self::$variant),)+
+                    $($more_name => Ok(Self::$more),)?
                     _ => Err(Error::Config { field: $field, wanted: [$($name),+].join(", "), found: name.to_owned() }),
                 }
             }
@@ -74,7 +79,7 @@ named!(Pooling, "pooling": Sum = "sum", Mean = "mean", None = "none");
 named!(OutOfRange, "out_of_range": Error = "error", Clamp = "clamp", Skip = "skip");
 named!(Placement, "placement": Device = "device", Mapped = "mapped", Staged = "staged", Auto = "auto");
 named!(OptimizerKind, "optimizer": Sgd = "sgd", AdaGrad = "adagrad", RowWiseAdaGrad = "row-wise-adagrad",
-    Momentum = "momentum", Adam = "adam", RowWiseAdam = "row-wise-adam");
+    Momentum = "momentum", Adam = "adam", RowWiseAdam = "row-wise-adam", Ftrl = "ftrl", Lion = "lion"; Own = "own");
 
 /// Chainable setters of a configuration's fields.
 macro_rules! setters {
@@ -162,11 +167,24 @@ pub enum StatePrecision {
 
 impl StatePrecision {
     /// The type of the state beside weights of `precision`: as chosen, or the usual one.
-    pub(crate) const fn chosen(precision: Precision, chosen: Option<Self>) -> Self {
+    pub(crate) const fn chosen(precision: Precision, kind: OptimizerKind, chosen: Option<Self>) -> Self {
         match (chosen, precision) {
             (Some(chosen), _) => chosen,
             (None, Precision::Fp32) => Self::Fp32,
+            (None, _) if kind.facts().full_states => Self::Fp32,
             (None, _) => Self::Fp16,
+        }
+    }
+
+    /// Checks the type of the state beside weights of `precision`.
+    pub(crate) fn check(precision: Precision, kind: OptimizerKind, chosen: Option<Self>) -> Result<(), Error> {
+        let state = Self::chosen(precision, kind, chosen);
+        let fail = |wanted: String| Err(Error::Config { field: "state", wanted, found: state.to_string() });
+        match state {
+            Self::Fp32 => Ok(()),
+            _ if precision == Precision::Fp32 => fail("fp32 beside FP32 weights".into()),
+            _ if kind.facts().full_states => fail(format!("fp32 with {kind}")),
+            _ => Ok(()),
         }
     }
 }
@@ -363,10 +381,16 @@ pub struct Optimizer {
     /// Whether weight decay is decoupled: `w -= lr * weight_decay * w` beside the rule, and nothing is added to the gradient (`AdamW`;
     /// [Loshchilov & Hutter 2019](https://arxiv.org/abs/1711.05101), algorithm 2).
     pub decoupled: bool,
-    /// The decay of the first moment (Adam), or the momentum: 0 or more, below 1.
+    /// The decay of the first moment (Adam), the momentum, or the share of m in Lion's direction: 0 or more, below 1.
     pub beta1: f32,
-    /// The decay of Adam's second moment: 0 or more, below 1.
+    /// The decay of Adam's second moment, or of Lion's m: 0 or more, below 1.
     pub beta2: f32,
+    /// Weight of FTRL's penalty on magnitudes, which makes small weights 0: 0 or more.
+    pub l1: f32,
+    /// Weight of FTRL's penalty on squares: 0 or more.
+    pub l2: f32,
+    /// Added to the root of FTRL's n: 0 or more.
+    pub beta: f32,
     /// Whether Adam corrects a row's moments by the number of the row's own updates, which takes 4 bytes more a row, and not by the group's
     /// step number.
     pub own_count: bool,
@@ -395,19 +419,42 @@ pub enum OptimizerKind {
     Adam,
     /// As Adam with one v a row: `v += (1 - beta2) * (mean(g*g) - v)`.
     RowWiseAdam,
+    /// Follow the regularised leader: `n += g*g; w` is the best weight for all gradients so far, 0 where `l1` outweighs them; one n and one y an
+    /// element (SPEC 3; `McMahan` et al. 2013, algorithm 1).
+    Ftrl,
+    /// `w -= lr * sign(m + (1 - beta1) * (g - m)); m += (1 - beta2) * (g - m)`, one m an element (Chen et al. 2023, algorithm 2).
+    Lion,
+    /// The rule of [`GroupConfig::with_rule`]. It is not in [`ALL`](Self::ALL).
+    Own,
 }
 
-impl OptimizerKind {
-    /// Whether the rule keeps moving averages, which decay, beside or instead of sums.
-    #[doc(hidden)]
-    #[must_use]
-    pub const fn has_moments(self) -> bool {
-        matches!(self, Self::Momentum | Self::Adam | Self::RowWiseAdam)
-    }
+/// Evaluates an expression with a name for the [`Known`](crate::rules::Known) of a kind.
+macro_rules! with_rule {
+    ($kind:expr, $rule:ident => $value:expr) => {
+        with_rule!($kind, $rule => $value;
+            Sgd AdaGrad RowWiseAdaGrad Momentum Adam RowWiseAdam Ftrl Lion)
+    };
+    ($kind:expr, $rule:ident => $value:expr; $($name:ident)+) => {
+        match $kind {
+            $(crate::config::OptimizerKind::$name => {
+                type $rule = crate::rules::$name;
+                $value
+            })+
+            // An own rule moves its rows by itself.
+            crate::config::OptimizerKind::Own => unreachable!(),
+        }
+    };
+}
+pub(crate) use with_rule;
 
-    /// Whether the rule corrects its moments for their start at zero.
-    pub(crate) const fn is_adam(self) -> bool {
-        matches!(self, Self::Adam | Self::RowWiseAdam)
+impl OptimizerKind {
+    /// The facts of the rule, from its file in `src/rules/`.
+    pub(crate) const fn facts(self) -> &'static Facts {
+        match self {
+            // A configuration has the facts: `GroupConfig::facts`.
+            Self::Own => &Facts::PLAIN,
+            known => with_rule!(known, R => &<R as Known>::FACTS),
+        }
     }
 }
 
@@ -423,9 +470,21 @@ impl Optimizer {
             decoupled: false,
             beta1: 0.9,
             beta2: 0.999,
+            l1: 0.0,
+            l2: 0.0,
+            beta: 1.0,
             own_count: false,
             clip_value: None,
             clip_norm: None,
+        }
+    }
+
+    /// The rule of this kind with its usual settings, as of its constructor.
+    #[must_use]
+    pub const fn usual(kind: OptimizerKind, lr: f32) -> Self {
+        match kind {
+            OptimizerKind::Lion => Self::lion(lr),
+            kind => Self { kind, ..Self::sgd(lr) },
         }
     }
 
@@ -471,9 +530,76 @@ impl Optimizer {
         Self { kind: OptimizerKind::RowWiseAdam, ..Self::sgd(lr) }
     }
 
+    /// FTRL-Proximal without penalties, with beta 1: AdaGrad that can make weights 0 by [`l1`](Self::l1).
+    ///
+    /// ```
+    /// use hotrow::{Bags, CpuGroup, GroupConfig, Mode, Optimizer, Precision, prelude::*};
+    ///
+    /// let config = GroupConfig::new(&[2], 1).with_precision(Precision::Fp32);
+    /// let mut group = CpuGroup::new(config.with_optimizer(Optimizer::ftrl(0.1).with_l1(6.0)))?;
+    /// group.forward(Bags::new(&[0, 1], &[0, 1, 2]), Mode::Train)?;
+    /// group.backward(&[1.0, 9.0])?;
+    /// let rows = group.read_rows(&[0, 1])?;
+    /// assert!(rows[0] == 0.0 && rows[1] < 0.0); // a small gradient does not outweigh l1
+    /// # Ok::<(), hotrow::Error>(())
+    /// ```
+    #[must_use]
+    pub const fn ftrl(lr: f32) -> Self {
+        Self { kind: OptimizerKind::Ftrl, ..Self::sgd(lr) }
+    }
+
+    /// Lion with beta1 0.9 and beta2 0.99: each weight goes by `lr`, whatever its gradient's size. Weight decay is decoupled. A usual rate is a tenth of
+    /// Adam's.
+    #[must_use]
+    pub const fn lion(lr: f32) -> Self {
+        Self { kind: OptimizerKind::Lion, beta2: 0.99, decoupled: true, ..Self::sgd(lr) }
+    }
+
     /// Whether rows are counted for the bias correction: it takes an Adam and [`own_count`](Self::own_count).
     pub(crate) const fn counts_rows(&self) -> bool {
-        self.own_count && self.kind.is_adam()
+        self.own_count && self.kind.facts().corrects
+    }
+
+    /// The value of a hyperparameter, by its field's name.
+    const fn value(&self, hyper: Hyper) -> (&'static str, f32) {
+        match hyper {
+            Hyper::Eps => ("eps", self.eps),
+            Hyper::Beta1 => ("beta1", self.beta1),
+            Hyper::Beta2 => ("beta2", self.beta2),
+            Hyper::L1 => ("l1", self.l1),
+            Hyper::L2 => ("l2", self.l2),
+            Hyper::Beta => ("beta", self.beta),
+        }
+    }
+
+    /// Sets the states of elements that follow from weights that are given; the states have all the first ones, then all the second ones.
+    pub(crate) fn begin(&self, weights: &[f32], states: &mut [f32]) {
+        if !self.kind.facts().begins {
+            return;
+        }
+        let numbers = Numbers { lr: self.lr, shrink: 0.0, hyper: self.hyper(), fix: [1.0; 2], own: 0.0, t: 0 };
+        let (first, second) = states.split_at_mut(weights.len());
+        for ((&w, first), second) in weights.iter().zip(first).zip(second) {
+            let element = Element { g: 0.0, w, states: [*first, *second] };
+            [*first, *second] = with_rule!(self.kind, R => R::begun(&numbers, element));
+        }
+    }
+
+    /// The hyperparameters of the rule, in the order of its file; zeros behind them.
+    pub(crate) fn hyper(&self) -> [f32; MOST_HYPER] {
+        let mut all = [0.0; MOST_HYPER];
+        all.iter_mut().zip(self.kind.facts().hyper).for_each(|(value, &hyper)| *value = self.value(hyper).1);
+        all
+    }
+
+    /// Checks the learning rate.
+    pub(crate) fn check_rate(&self) -> Result<(), Error> {
+        let fail = |wanted: &str| Err(Error::Config { field: "lr", wanted: wanted.into(), found: self.lr.to_string() });
+        match self.kind {
+            _ if !self.lr.is_finite() => fail("a finite number"),
+            OptimizerKind::Ftrl if self.lr < 0.0 => fail("0 or more with ftrl"),
+            _ => Ok(()),
+        }
     }
 
     /// Checks the numbers.
@@ -481,18 +607,30 @@ impl Optimizer {
         let fail = |field, wanted: &str, found: f32| {
             Err(Error::Config { field, wanted: wanted.into(), found: found.to_string() })
         };
-        let hyper = [("lr", self.lr), ("eps", self.eps), ("weight_decay", self.weight_decay)];
+        self.check_rate()?;
+        let hyper = [("eps", self.eps), ("weight_decay", self.weight_decay)];
         if let Some((field, value)) = hyper.into_iter().find(|(_, value)| !value.is_finite()) {
             return fail(field, "a finite number", value);
         }
         // With eps 0, a row's first zero gradient would divide 0 by 0, and the row would be skipped in every step.
-        let divides = !matches!(self.kind, OptimizerKind::Sgd | OptimizerKind::Momentum);
-        if divides && self.eps <= 0.0 {
+        if self.kind.facts().hyper.contains(&Hyper::Eps) && self.eps <= 0.0 {
             return fail("eps", "a number above 0", self.eps);
         }
         let betas = [("beta1", self.beta1), ("beta2", self.beta2)];
         if let Some((field, beta)) = betas.into_iter().find(|(_, beta)| !(0.0..1.0).contains(beta)) {
             return fail(field, "0 or more, below 1", beta);
+        }
+        let penalties = [("l1", self.l1), ("l2", self.l2), ("beta", self.beta)];
+        if let Some((field, value)) = penalties.into_iter().find(|(_, value)| !(value.is_finite() && *value >= 0.0)) {
+            return fail(field, "a finite number, 0 or more", value);
+        }
+        // The square of a tiny gradient is 0, and the step would divide by 0.
+        if self.kind == OptimizerKind::Ftrl && self.beta + self.l2 <= 0.0 {
+            return fail("beta", "a number above 0 where l2 is 0", self.beta);
+        }
+        if self.decoupled && !self.kind.facts().descends {
+            let wanted = format!("false with {}, whose l2 shrinks weights", self.kind);
+            return Err(Error::Config { field: "decoupled", wanted, found: "true".into() });
         }
         let clips = [("clip_value", self.clip_value), ("clip_norm", self.clip_norm)];
         let mut clips = clips.into_iter().filter_map(|(field, clip)| Some((field, clip?)));
@@ -572,7 +710,7 @@ pub struct GroupConfig {
     /// The type in which the table stores a weight.
     pub precision: Precision,
     /// The type in which a record stores the optimiser's state of an element: FP32 beside FP32 weights; FP32, FP16 or INT8 beside others.
-    /// `None`: FP32 beside FP32, else FP16. A slot of the cache has it in FP32.
+    /// `None`: FP32 beside FP32 and with FTRL, else FP16. A slot of the cache has it in FP32.
     pub state: Option<StatePrecision>,
     /// The rounding of a cached or updated row, and of drawn initial values, to the table's precision.
     pub rounding: Rounding,
@@ -612,6 +750,8 @@ pub struct GroupConfig {
     pub placement: Placement,
     /// The initial values of a new table.
     pub init: Init,
+    /// The rule, if [`Optimizer::kind`] is [`OptimizerKind::Own`].
+    pub(crate) rule: Option<OwnRule>,
     /// The seed of all random bits: rounding and initial values.
     pub seed: u32,
     /// Which rows of a group over ranks this shard stores. All settings but `tables` and `cache_rows` are the whole group's.
@@ -632,6 +772,9 @@ setters!(Optimizer {
     with_decoupled decoupled: bool,
     with_beta1 beta1: f32,
     with_beta2 beta2: f32,
+    with_l1 l1: f32,
+    with_l2 l2: f32,
+    with_beta beta: f32,
     with_own_count own_count: bool,
     with_clip_value clip_value: Option<f32>,
     with_clip_norm clip_norm: Option<f32>,
@@ -689,11 +832,44 @@ impl GroupConfig {
             forward_only: false,
             placement: Placement::default(),
             init: Init::default(),
+            rule: None,
             seed: 0,
             stripe: Stripe::ALL,
             piece_bytes: None,
             window_bytes: None,
         }
+    }
+
+    /// With an update rule of the caller's own, at the learning rate, decay and bounds of [`optimizer`](Self::optimizer). Checkpoints and table files name it by
+    /// its name, a hash of its text and the names of its hyperparameters, and go on with no other.
+    #[must_use]
+    pub fn with_rule(mut self, rule: Arc<dyn Rule>) -> Self {
+        (self.optimizer.kind, self.rule) = (OptimizerKind::Own, Some(OwnRule::new(rule)));
+        self
+    }
+
+    /// The own rule, if the update rule is one.
+    pub(crate) fn own(&self) -> Option<&OwnRule> {
+        self.rule.as_ref().filter(|_| self.optimizer.kind == OptimizerKind::Own)
+    }
+
+    /// The facts of the update rule.
+    pub(crate) fn facts(&self) -> Facts {
+        self.own().map_or(*self.optimizer.kind.facts(), OwnRule::facts)
+    }
+
+    /// Sets the states of a row that follow from its initial weights.
+    pub(crate) fn begin(&self, weights: &[f32], states: &mut [f32]) -> Result<(), Error> {
+        let Some(own) = self.own() else {
+            self.optimizer.begin(weights, states);
+            return Ok(());
+        };
+        let Some(rule) = own.given() else { return Ok(()) };
+        states.fill(0.0);
+        let each = own.facts().states.len();
+        let (first, rest) = states.split_at_mut(if each > 0 { weights.len() } else { 0 });
+        let second = &mut rest[..if each > 1 { weights.len() } else { 0 }];
+        rule.first(weights, [first, second]).map_err(|found| own.fault("first", "the states of new weights", found))
     }
 
     /// Bits of the counter of each row: 0 under a policy without one.
@@ -718,9 +894,7 @@ impl GroupConfig {
     /// # Errors
     /// [`Error::Config`] for a rate that is not finite; the old one stays.
     pub fn set_learning_rate(&mut self, lr: f32) -> Result<(), Error> {
-        if !lr.is_finite() {
-            return Err(Error::Config { field: "lr", wanted: "a finite number".into(), found: lr.to_string() });
-        }
+        Optimizer { lr, ..self.optimizer }.check_rate()?;
         self.optimizer.lr = lr;
         Ok(())
     }
@@ -776,10 +950,7 @@ impl GroupConfig {
         if let Some(at) = self.tables.iter().position(|&rows| rows < fewest) {
             return fail("tables", "at least one row a table".into(), format!("table {at} with 0 rows"));
         }
-        let state = StatePrecision::chosen(self.precision, self.state);
-        if self.precision == Precision::Fp32 && state != StatePrecision::Fp32 {
-            return fail("state", "fp32 beside FP32 weights".into(), state.to_string());
-        }
+        StatePrecision::check(self.precision, self.optimizer.kind, self.state)?;
         let rows = self.total_rows();
         if rows > u64::from(u32::MAX) - 1 {
             return fail("tables", "at most 2^32 - 2 rows in a group".into(), rows.to_string());
@@ -815,9 +986,21 @@ impl GroupConfig {
             return fail("padding", wanted, format!("{} ids", self.padding.len()));
         }
         self.optimizer.check()?;
+        if let Some(rule) = self.own() {
+            rule.check()?;
+            let decays = self.optimizer.decoupled && self.optimizer.weight_decay != 0.0;
+            if decays && rule.given().is_some_and(|rule| !rule.wgsl().contains("descend(")) {
+                return fail("decoupled", "false with a rule that does not call descend".into(), "true".into());
+            }
+        } else if self.rule.is_some() {
+            return fail("optimizer", "own, with a rule given by with_rule".into(), self.optimizer.kind.to_string());
+        } else if self.optimizer.kind == OptimizerKind::Own {
+            return fail("optimizer", "a rule given by with_rule".into(), "own, without one".into());
+        }
         // The random bits of a record's state are numbered by 24 bits.
-        if self.optimizer.kind == OptimizerKind::Adam && self.dim > 1 << 23 {
-            return fail("dim", "1 to 8388608 with Adam, which has two moments a weight".into(), self.dim.to_string());
+        if self.facts().states.len() == 2 && self.dim > 1 << 23 {
+            let wanted = format!("1 to 8388608 with {}, which has two states a weight", self.optimizer.kind);
+            return fail("dim", wanted, self.dim.to_string());
         }
         let (finite, found) = match self.init {
             Init::Constant(value) => (value.is_finite(), format!("the constant {value}")),

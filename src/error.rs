@@ -56,6 +56,18 @@ pub enum Error {
         /// The value given.
         found: String,
     },
+    /// An update rule of the caller's own ([`rules::Rule`](crate::rules::Rule)) is wrong, or has failed. No row has moved.
+    #[error("rule {rule}, {place}: wanted {wanted}, found {found}; correct the rule")]
+    Rule {
+        /// The rule's name.
+        rule: String,
+        /// The part of the rule; a line of its text.
+        place: String,
+        /// The accepted values.
+        wanted: String,
+        /// The value found, or the compiler's message.
+        found: String,
+    },
     /// An index lies outside its table. The step did not take place.
     #[error(
         "table {table}: wanted an index below {rows}, found {value} at position {position} of the batch; \

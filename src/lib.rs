@@ -92,6 +92,7 @@ mod memory;
 pub mod ranks;
 mod record;
 pub mod robe;
+pub mod rules;
 mod scaler;
 mod source;
 pub mod store;

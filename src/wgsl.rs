@@ -8,17 +8,22 @@
 //! text for each window of the cache, or of a shared array, except the first window. The copies are in descending order, with the window's number
 //! for every `$`. A line `#piece number: text` is replaced by branches that choose, by the value of `number`, the copy of the text for that bound
 //! piece, with the piece's number for every `$`, and nothing for the first. The bindings of both are declared at the end.
+//! A line `#rules` is replaced by the files of the update rules, and by `stepped`, `begun` and `row_stepped`, which choose one by `params.optimizer`; if that is a
+//! constant of the text, by the file of that rule alone.
 
 use crate::{
-    config::{Optimizer, Precision},
+    config::{Optimizer, OptimizerKind, Precision},
     host::trusted::Composed,
     robe,
+    rules::Facts,
 };
 
 mod constants;
+mod own_rule;
 pub mod reader;
 
 pub use constants::Constants;
+pub(crate) use own_rule::check_rule;
 
 /// The way in which the sort ranks keys of a block, a workgroup adds up sums, and the lanes of a row find its range and its state.
 ///
@@ -189,11 +194,13 @@ pub struct Sizes {
     pub item: u32,
     /// The values.
     pub constants: Constants,
+    /// The hash of the own rule that `update` runs; 0: a rule of the library.
+    pub own_rule: u64,
 }
 
 impl Sizes {
     /// One float, one word, one window, one piece, and no constants.
-    pub const ONE: Self = Self { width: 1, windows: 1, pieces: 1, item: 1, constants: Constants::NONE };
+    pub const ONE: Self = Self { width: 1, windows: 1, pieces: 1, item: 1, constants: Constants::NONE, own_rule: 0 };
 
     /// The part of these sizes that `kernel` depends on; 1 for every other number, and no other constant.
     #[must_use]
@@ -206,6 +213,7 @@ impl Sizes {
             pieces: when(records, self.pieces),
             item: when(records, self.item),
             constants: Constants::NONE,
+            own_rule: if kernel.name == "update" { self.own_rule } else { 0 },
         };
         let text = compose(kernel, Bodies::PLAIN.sizes(own));
         Self { constants: self.constants.in_stage(kernel.name, &text), ..own }
@@ -342,6 +350,8 @@ fn include(path: &str, bodies: Bodies, out: &mut String) {
             for i in (1..bodies.sizes.windows).rev() {
                 out.push_str(&format!("    {}\n", text.replace('$', &i.to_string())));
             }
+        } else if line == "#rules" {
+            rules(bodies, out);
         } else if let Some((number, text)) = marked("#piece ").and_then(|rest| rest.split_once(": ")) {
             choose_piece(number, text, 0..bodies.sizes.pieces, out);
         } else {
@@ -349,6 +359,51 @@ fn include(path: &str, bodies: Bodies, out: &mut String) {
             out.push('\n');
         }
     }
+}
+
+/// The line of a text in whose place the text of an own rule comes.
+pub(crate) const OWN_RULE: &str = "#own";
+
+/// Writes the update rules that a text may be asked for, and the functions that choose one.
+fn rules(bodies: Bodies, out: &mut String) {
+    let Sizes { constants, own_rule, .. } = bodies.sizes;
+    let kinds: Vec<_> = OptimizerKind::ALL
+        .into_iter()
+        .filter(|&kind| own_rule == 0 && constants.rule().is_none_or(|rule| rule == kind as u32))
+        .collect();
+    let function = |kind: &OptimizerKind| kind.name().replace('-', "_");
+    if own_rule != 0 {
+        out.push_str(&format!("{OWN_RULE}\n"));
+    }
+    for kind in &kinds {
+        include(&format!("rules/{}.wgsl", function(kind)), bodies, out);
+    }
+    let mut choose = |head: &str, end: &str, arguments: &str, has: fn(&Facts) -> bool| {
+        let first = arguments.split(',').next().unwrap_or_default();
+        let having: Vec<_> = kinds.iter().filter(|kind| has(kind.facts())).collect();
+        out.push_str(&format!("fn {head} {{\n"));
+        match having[..] {
+            // States that the rule does not have stay 0.
+            [] if own_rule != 0 && end.is_empty() => out.push_str(
+                "    var after = rule(e, n);\n    if (params.each < 1u) { after.first = e.first; }\n    \
+                 if (params.each < 2u) { after.second = e.second; }\n    return after;\n",
+            ),
+            [] => out.push_str(&format!("    return {first};\n")),
+            [only] if kinds.len() == 1 => out.push_str(&format!("    return {}{end}({arguments});\n", function(only))),
+            _ => {
+                out.push_str("    switch params.optimizer {\n");
+                for kind in having {
+                    let (number, name) = (*kind as u32, function(kind));
+                    out.push_str(&format!("        case {number}u: {{ return {name}{end}({arguments}); }}\n"));
+                }
+                out.push_str(&format!("        default: {{ return {first}; }}\n    }}\n"));
+            }
+        }
+        out.push_str("}\n");
+    };
+    choose("stepped(e: Element, n: Numbers) -> Element", "", "e, n", |_| true);
+    choose("begun(e: Element, n: Numbers) -> Element", "_begun", "e, n", |facts| facts.begins);
+    choose("row_stepped(before: f32, mean: f32, n: Numbers) -> f32", "_row", "before, mean, n", |facts| facts.of_row);
 }
 
 /// Writes `text` for each of `pieces`, chosen by the value of `number`: by halves, so one of 18 pieces is found in five comparisons.

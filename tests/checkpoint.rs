@@ -173,15 +173,15 @@ fn floats_keep_every_bit() {
     }
 }
 
-/// `tests/data/version-1.safetensors` is a file of version 1. If the checksums of the bytes of today change, raise the version, and keep a file of the
+/// `tests/data/version-2.safetensors` is a file of version 2. If the checksums of the bytes of today change, raise the version, and keep a file of the
 /// version before.
 #[test]
 fn another_version_is_refused_and_other_bytes_are_one() {
     let (_folder, path) = place();
-    let before = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/version-1.safetensors");
+    let before = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/version-2.safetensors");
     let error = checkpoint::contents(&before).unwrap_err().to_string();
     let wanted =
-        "version: wanted 2, found 1; read it with the release of hotrow that wrote it, or save it anew with this one";
+        "version: wanted 3, found 2; read it with the release of hotrow that wrote it, or save it anew with this one";
     assert!(error.ends_with(wanted), "{error}");
     let mut tables: [Box<dyn Lookup>; 2] = [
         Box::new(CpuGroup::new(config().with_policy(Policy::Window)).unwrap()),
@@ -193,7 +193,7 @@ fn another_version_is_refused_and_other_bytes_are_one() {
         checkpoint::save_lookup(&mut **table, &path).unwrap();
         format!("{:08x}", crc32fast::hash(&fs::read(&path).unwrap()))
     });
-    assert_eq!(("2", sums), ("2", ["13d74206", "5f33aa56"].map(str::to_owned)));
+    assert_eq!(("3", sums), ("3", ["a97a2db9", "a47f4420"].map(str::to_owned)));
 }
 
 /// A configuration is read in one spelling. Each of its fields must be there, under its name.
@@ -251,7 +251,7 @@ fn others_can_read_the_file() {
     assert_eq!(tensors.tensor("checksums").unwrap().data(), bytes(&sums, u32::to_le_bytes));
     let texts = head.metadata().clone().unwrap();
     let text = |field: &str| texts[field].as_str();
-    assert_eq!((texts.len(), text("format"), text("version")), (4, "hotrow checkpoint", "2"));
+    assert_eq!((texts.len(), text("format"), text("version")), (4, "hotrow checkpoint", "3"));
     let found: GroupConfig = serde_json::from_str(text("config")).unwrap();
     assert_eq!((text("step").parse(), found), (Ok(t), kept(&config())));
 
@@ -429,7 +429,7 @@ fn foreign_files_are_named() {
     let changes: [(&str, Change); 16] = [
         ("format", |header| drop(header.as_object_mut().unwrap().remove("__metadata__"))),
         ("format", |header| header["__metadata__"]["format"] = "pt".into()),
-        ("version", |header| header["__metadata__"]["version"] = "3".into()),
+        ("version", |header| header["__metadata__"]["version"] = "4".into()),
         ("version", |header| drop(header["__metadata__"].as_object_mut().unwrap().remove("version"))),
         ("config", |header| header["__metadata__"]["config"] = "{}".into()),
         ("config", |header| drop(header["__metadata__"].as_object_mut().unwrap().remove("config"))),

@@ -4,6 +4,7 @@
 
 #[macro_use]
 extern crate hotrow_harness;
+mod additions;
 mod caps;
 mod checkpoint;
 mod cpu;

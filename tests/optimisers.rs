@@ -1,9 +1,12 @@
 //! The optimisers with moments: known answers, and how the moments age in records of 16 bits.
 
+use std::sync::Arc;
+
 use hotrow::{
-    Bags, CpuGroup, GroupConfig, Init, Mode, Optimizer, Precision, RandomBits, Rounding, StatePrecision,
-    internals::codec, prelude::*,
+    Bags, CpuGroup, FileStore, GroupConfig, Init, Mode, Optimizer, Precision, RandomBits, Rounding, StatePrecision,
+    checkpoint, internals::codec, prelude::*, rules::State,
 };
+use hotrow_harness::own;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
 const DIM: usize = 3;
@@ -109,6 +112,62 @@ fn adam_is_sparse_adam() {
     let counts = Optimizer::adam(0.05).with_own_count(true);
     assert!(distance(counts, true, true, 0.0, 0) < 2e-5);
     assert!(distance(counts, false, false, 0.0, 0) > 1e-3);
+}
+
+/// FTRL by the published rule, whose state is z, in FP64: 500 steps of 40 weights, some of which are 0 at the end.
+#[test]
+fn ftrl_is_the_published_rule() {
+    let mut source = StdRng::seed_from_u64(hotrow_harness::seed_for("ftrl"));
+    let far = |optimizer: Optimizer, source: &mut StdRng| {
+        let Optimizer { lr, l1, l2, beta, .. } = optimizer;
+        let [lr, l1, l2, beta] = [lr, l1, l2, beta].map(f64::from);
+        let mut config = GroupConfig::new(&[1], 40).with_optimizer(optimizer.with_l1(6.0)).with_cache_rows(1);
+        (config.precision, config.init) = (Precision::Fp32, Init::Uniform { low: -1.0, high: 1.0 });
+        let mut group = CpuGroup::new(config).unwrap();
+        let mut all: Vec<[f64; 3]> =
+            group.read_rows(&[0]).unwrap().into_iter().map(|w| [f64::from(w), 0.0, 0.0]).collect();
+        for [w, _, z] in &mut all {
+            *z = -(*w * (beta / lr + l2) + l1.copysign(*w));
+        }
+        for _ in 0..500 {
+            let grads: Vec<f32> = (0..40).map(|e| source.random_range(-1.0..1.0) + [0.0, 0.02][e % 2]).collect();
+            group.forward(Bags::new(&[0], &[0, 1]), Mode::Train).unwrap();
+            group.backward(&grads).unwrap();
+            for ([w, n, z], g) in all.iter_mut().zip(grads.into_iter().map(f64::from)) {
+                let next = *n + g * g;
+                *z += g - (next.sqrt() - n.sqrt()) / lr * *w;
+                *n = next;
+                *w = if z.abs() <= l1 { 0.0 } else { -(*z - l1.copysign(*z)) / ((beta + n.sqrt()) / lr + l2) };
+            }
+        }
+        let found = group.read_rows(&[0]).unwrap();
+        let zeros = found.iter().filter(|w| **w == 0.0).count();
+        (all.iter().zip(found).map(|([w, ..], found)| (w - f64::from(found)).abs()).fold(0.0, f64::max), zeros)
+    };
+    let rule = Optimizer::ftrl(0.1).with_l2(0.25).with_l1(6.0);
+    let (error, zeros) = far(rule, &mut source);
+    assert!(error < 1e-5 && (1..40).contains(&zeros), "{error} {zeros}");
+    assert!(far(rule.with_l1(3.0), &mut source).0 > 1e-3, "another rule");
+}
+
+/// Lion moves each weight by the rate, in the direction of its formula, and not at all where that is 0.
+#[test]
+fn lion_goes_by_the_rate() {
+    let mut group =
+        CpuGroup::new(GroupConfig::new(&[1], 4).with_precision(Precision::Fp32).with_optimizer(Optimizer::lion(0.25)))
+            .unwrap();
+    let (mut w, mut m) = ([0.0f32; 4], [0.0f32; 4]);
+    for grads in [[1.0f32, -1e-30, 0.0, 5.0], [-0.2, -2.0, 0.0, -44.0], [-1.0, 3.0, f32::MIN_POSITIVE, 0.0]] {
+        group.forward(Bags::new(&[0], &[0, 1]), Mode::Train).unwrap();
+        group.backward(&grads).unwrap();
+        for e in 0..4 {
+            let c = m[e] + (1.0 - 0.9f32) * (grads[e] - m[e]);
+            w[e] -= 0.25 * if c.is_normal() { c.signum() } else { 0.0 };
+            m[e] += (1.0 - 0.99f32) * (grads[e] - m[e]);
+        }
+        assert_eq!(group.read_rows(&[0]).unwrap(), w, "{grads:?}");
+    }
+    assert_eq!(w[2], 0.0, "the last gradient's tenth is subnormal");
 }
 
 /// The types of a record's weights and states.
@@ -219,5 +278,100 @@ fn a_small_update_is_not_lost_on_average() {
         assert!((found_m / m - 1.0).abs() < within, "{rounding:?}: {found_m}, not {m}");
         assert!((found_v / v - 1.0).abs() < within, "{rounding:?}: {found_v}, not {v}");
         assert!((found_v / 0.001 - 1.0).abs() > 0.4, "a moment that stays would show");
+    }
+}
+
+fn on_the_cpu(config: GroupConfig) -> CpuGroup {
+    CpuGroup::new(config).unwrap()
+}
+
+#[test]
+fn own_rules_have_the_bits_of_the_library() {
+    own::own_rules_have_the_bits_of_the_library(on_the_cpu);
+}
+
+#[test]
+fn wrong_own_rules_are_named() {
+    own::wrong_rules_are_named(CpuGroup::new);
+}
+
+/// A step that fails is an error, and moves no row; the forward still waits for its backward.
+#[test]
+fn a_step_that_fails_moves_no_row() {
+    for cache_rows in [0, 10] {
+        let config = GroupConfig::new(&[10], 2).with_cache_rows(cache_rows).with_init(Init::Constant(1.0));
+        let rule = own::Written { fails: true, ..own::sgd() };
+        let mut group = CpuGroup::new(config.with_rule(Arc::new(rule))).unwrap();
+        group.forward(Bags::new(&[3], &[0, 1]), Mode::Train).unwrap();
+        let before = group.snapshot().unwrap();
+        let error = group.backward(&[1.0, 2.0]).unwrap_err().to_string();
+        assert_eq!(error, "rule my-sgd, step: wanted a step that succeeds, found as it was told; correct the rule");
+        assert_eq!((group.snapshot().unwrap(), group.pending()), (before, true));
+    }
+}
+
+/// A checkpoint names the rule, and another one does not go on with it.
+#[test]
+fn a_checkpoint_goes_on_with_its_own_rule_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("own.safetensors");
+    let config = GroupConfig::new(&[10], 2).with_cache_rows(4);
+    let with = |change: fn(&mut own::Written)| {
+        let mut rule = own::sgd();
+        change(&mut rule);
+        CpuGroup::new(config.clone().with_rule(Arc::new(rule))).unwrap()
+    };
+    checkpoint::save(&mut with(|_| {}), &path).unwrap();
+    checkpoint::load(&mut with(|_| {}), &path).unwrap();
+    let refused = |group: &mut CpuGroup| checkpoint::load(group, &path).unwrap_err().to_string();
+    for change in [
+        (|rule| rule.name = "other") as fn(&mut own::Written),
+        |rule| rule.wgsl = "fn rule(e: Element, n: Numbers) -> Element { return e; }",
+        |rule| rule.hyper = vec![("a", 1.0)],
+    ] {
+        let error = refused(&mut with(change));
+        assert!(error.contains("rule"), "{error}");
+    }
+    assert!(refused(&mut CpuGroup::new(config.clone()).unwrap()).contains("wanted sgd, found own"));
+    // A file has the rule's name, and not the rule.
+    let (found, _) = checkpoint::contents(&path).unwrap();
+    let error = CpuGroup::new(found.clone()).unwrap_err().to_string();
+    assert!(error.contains("with_rule"), "{error}");
+    checkpoint::load(&mut CpuGroup::new(found.with_rule(Arc::new(own::sgd()))).unwrap(), &path).unwrap();
+}
+
+/// A step of no row, or of padding alone, asks no rule; its backward succeeds.
+#[test]
+fn a_step_without_rows_asks_no_rule() {
+    for cache_rows in [0, 4] {
+        let config = GroupConfig::new(&[10], 2).with_cache_rows(cache_rows).with_padding(vec![Some(0)]);
+        let mut group = CpuGroup::new(config.with_rule(Arc::new(own::sgd()))).unwrap();
+        for indices in [&[1][..], &[0], &[], &[0, 1, 0]] {
+            group.forward(Bags::new(indices, &[0, indices.len() as u32]), Mode::Train).unwrap();
+            group.backward(&[1.0, 2.0]).unwrap();
+        }
+        assert!(group.read_rows(&[0]).unwrap() == [0.0; 2] && group.read_rows(&[1]).unwrap()[1] < -0.03);
+    }
+}
+
+/// A table file is opened with the rule that it was made for: another form of states would read the same bytes as other numbers.
+#[test]
+fn a_table_file_names_its_own_rule() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("own.hotrow");
+    let with = |change: fn(&mut own::Written)| {
+        let mut rule = own::adagrad();
+        change(&mut rule);
+        GroupConfig::new(&[10], 4).with_rule(Arc::new(rule))
+    };
+    hotrow::store::fill(&mut FileStore::create(&path, &with(|_| {})).unwrap(), &with(|_| {}), None).unwrap();
+    drop(FileStore::open(&path, &with(|_| {})).unwrap());
+    for change in [
+        (|rule| rule.states = vec![State::SignedMoment]) as fn(&mut own::Written),
+        |rule| rule.name = "other",
+        |rule| rule.hyper = vec![("other", 1e-8)],
+    ] {
+        let error = FileStore::open(&path, &with(change)).unwrap_err().to_string();
+        assert!(error.contains("hash of the rule"), "{error}");
     }
 }

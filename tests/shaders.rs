@@ -560,7 +560,7 @@ fn each_chosen_body_is_in_the_text() {
 #[test]
 fn every_shader_file_is_listed() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/shaders");
-    let files: BTreeSet<String> = files(folder.as_ref(), &|path| path.ends_with("shared"))
+    let files: BTreeSet<String> = files(folder.as_ref(), &|path| path.ends_with("shared") || path.ends_with("rules"))
         .into_iter()
         .filter(|path| path.extension().is_some_and(|extension| extension == "wgsl"))
         .map(|path| path.file_stem().unwrap().to_string_lossy().into_owned())

@@ -102,7 +102,7 @@ impl Args {
                 .with_precision(precision)
                 .with_rounding(self.rounding)
                 .with_write_rounding(self.import_rounding)
-                .with_optimizer(Optimizer::sgd(0.01).with_kind(self.optimizer))
+                .with_optimizer(Optimizer::usual(self.optimizer, 0.01))
                 .with_cache_rows(self.cache_rows)
                 .with_policy(self.policy)
                 .with_window_ways(self.window.window_ways)
@@ -350,6 +350,10 @@ impl Args {
                 error
             })?,
             Content::Codes { matrices, tensors, form, .. } => {
+                ensure_usage!(
+                    config.optimizer.kind != OptimizerKind::Ftrl,
+                    "--optimizer: wanted another rule beside packed rows, found ftrl, whose state follows from exact weights; import the rows as floats"
+                );
                 let mut group = CpuGroup::new(config)?;
                 fill(&mut group, &self.file, matrices, tensors, form)?;
                 group

@@ -58,7 +58,7 @@ fn config(bytes: &mut Bytes<'_>) -> GroupConfig {
     config.optimizer = match bytes.one_of(&OptimizerKind::ALL) {
         OptimizerKind::Adam => Optimizer::adam(0.1),
         OptimizerKind::RowWiseAdam => Optimizer::row_wise_adam(0.1),
-        kind => Optimizer::sgd(0.1).with_kind(kind),
+        kind => Optimizer::usual(kind, 0.1),
     };
     if bytes.yes() {
         config.optimizer = config.optimizer.with_weight_decay(0.01).with_own_count(bytes.yes());

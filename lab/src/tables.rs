@@ -396,7 +396,7 @@ impl Fresh<'_> {
         let Some(config) = setting.array(&self.rows_of(tables), self.hyper.dim)? else { return Ok(None) };
         let config = config
             .with_pooling(first.pooling)
-            .with_optimizer(Optimizer::sgd(self.hyper.lr).with_kind(self.hyper.optimizer))
+            .with_optimizer(Optimizer::usual(self.hyper.optimizer, self.hyper.lr))
             .with_state(self.hyper.state_of(setting.precision))
             .with_init(largest.init(self.hyper.dim))
             .with_seed(table_seed(self.seed, tables[0]));
@@ -411,7 +411,7 @@ impl Fresh<'_> {
         let rows: Vec<u32> = whole.iter().map(rows).collect();
         let mut config = GroupConfig::new(&rows, self.hyper.dim);
         config.pooling = if setting.quotient.is_some() { Pooling::Sum } else { first.pooling };
-        config.optimizer = Optimizer::sgd(self.hyper.lr).with_kind(self.hyper.optimizer);
+        config.optimizer = Optimizer::usual(self.hyper.optimizer, self.hyper.lr);
         config.seed = table_seed(self.seed, tables[0]);
         config.state = self.hyper.state_of(setting.precision);
         setting.apply(&mut config);

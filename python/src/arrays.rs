@@ -181,10 +181,14 @@ impl<'py> Floats<'py> {
     pub(crate) fn slice(&self) -> PyResult<&[f32]> {
         Ok(self.0.as_slice()?)
     }
+
+    pub(crate) fn shape(&self) -> &[usize] {
+        self.0.shape()
+    }
 }
 
 /// A new array without values.
-fn new_array<'py, T: numpy::Element>(
+pub(crate) fn new_array<'py, T: numpy::Element>(
     py: Python<'py>,
     shape: [usize; 2],
     dtype: &str,

@@ -7,6 +7,7 @@ mod arrays;
 mod device;
 mod errors;
 mod plan;
+mod rule;
 mod settings;
 mod table;
 
@@ -18,6 +19,7 @@ mod _native {
     use crate::{
         arrays::as_array,
         plan::{plan_memory, simulate},
+        rule::OwnRule,
         table::{Table, saved_settings},
     };
 }

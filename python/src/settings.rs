@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::errors::{self, raise, refused};
 
 /// Fields that are no settings.
-const HIDDEN: [&str; 2] = ["stripe", "tables"];
+const HIDDEN: [&str; 3] = ["stripe", "tables", "rule"];
 
 /// The configuration with the settings of a JSON object.
 pub(crate) fn with<T: Serialize + DeserializeOwned>(config: &T, json: &str) -> PyResult<T> {

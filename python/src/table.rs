@@ -2,7 +2,7 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, PoisonError, TryLockError},
 };
 
 use hotrow::{
@@ -15,6 +15,7 @@ use crate::{
     arrays::{self, Floats, Ints, Outputs},
     device,
     errors::{self, raise, refused},
+    rule::{self, OwnRule},
     settings::{self, checked},
 };
 
@@ -81,6 +82,11 @@ impl Table {
     fn run<R: Send>(&self, py: Python<'_>, call: impl FnOnce(&mut Kind) -> Result<R, Error> + Send) -> PyResult<R> {
         device::same_process()?;
         // After a panic, which no input should cause, the group may be in no state that it ever should be in: the lock keeps it closed.
+        // A rule's step may not call the group that runs it, which is locked.
+        if rule::runs() && matches!(self.open.try_lock(), Err(TryLockError::WouldBlock)) {
+            let found = "this call of a group: wanted it outside of the group's own rule, found it in the rule's step; use what the step is given";
+            return Err(raise("OrderError", found.to_owned()));
+        }
         let call = || self.open.lock().ok()?.as_mut().map(call);
         match py.detach(|| catch_unwind(AssertUnwindSafe(call))) {
             Ok(Some(done)) => checked(done),
@@ -139,7 +145,8 @@ pub(crate) fn number<'py, T: for<'a> FromPyObject<'a, 'py>>(what: &str, any: &Bo
 #[pymethods]
 impl Table {
     #[new]
-    #[pyo3(signature = (kind, rows, dim, settings, device = "auto", values = None))]
+    #[allow(clippy::too_many_arguments, reason = "they are the arguments of Python's call")]
+    #[pyo3(signature = (kind, rows, dim, settings, device = "auto", values = None, rule = None))]
     fn new(
         py: Python<'_>,
         kind: &str,
@@ -148,6 +155,7 @@ impl Table {
         settings: &str,
         device: &str,
         values: Option<&Bound<'_, PyAny>>,
+        rule: Option<&OwnRule>,
     ) -> PyResult<Self> {
         device::same_process()?;
         let (rows, dim) = (Ints::new("rows", rows, false)?, number("dim", dim)?);
@@ -166,7 +174,10 @@ impl Table {
             }))?;
             return Ok(Self { open: Some(group).into(), dim, unpooled, rows, packed: None, device, skips });
         }
-        let config = settings::with(&GroupConfig::new(rows, dim), settings)?;
+        let mut config = settings::with(&GroupConfig::new(rows, dim), settings)?;
+        if let Some(own) = rule {
+            config = config.with_rule(own.rule());
+        }
         let values = values.map(|values| Floats::new("values", values, Some(dim))).transpose()?;
         let values = values.as_ref().map(|values| values.slice()).transpose()?;
         let source = values.as_ref().map(|values| values as &dyn Source);

@@ -136,14 +136,14 @@ def test_gradients_and_weights(random):
         (lambda g: Group([1], 8, values=np.full((1, 8), np.nan, "f4")), OSError, "values, row 0: wanted finite"),
         (lambda g: (g.forward([1], [0, 1]), g.forward([1], [0, 1])), RuntimeError, "; forward_only for a group"),
         (lambda g: (g.forward([1], [0, 1]), g.backward(np.ones((2, 8), "f4"))), ValueError, "grad: wanted 8 entries, found 16; pass an array of 8"),
-        (lambda g: (g.save("::source"), Group([9], 8).load("::source")), OSError, "::source, tables: wanted table 0 with 9 rows, found"),
-        (lambda g: g.load(__file__), OSError, "save wrote"), (lambda g: Group([2**31, 2**31 - 5], 4096), MemoryError, "bytes"),
+        (lambda g: (g.save("::source"), Group([9], 8).load("::source")), OSError, "::source, tables: wanted 9 at entry 0, found"),
+        (lambda g: g.load(__file__), OSError, "the file is of another format"), (lambda g: Group([2**31, 2**31 - 5], 4096), MemoryError, "bytes"),
         (lambda g: g.write_codes(0, g.read_codes()._replace(codes=np.zeros((100, 8), "i1"))), ValueError, "codes: wanted uint8, found int8"),
         (lambda g: g.packed(-1, 2), ValueError, "first: wanted a whole number, 0 or more, of 32 bits, found -1"),
         (lambda g: g.write_packed(-1, g.packed(0, 1)), ValueError, "first: wanted a whole number"),
         (lambda g: g.set_learning_rate("x"), ValueError, "lr: wanted a number, found x"),
         (lambda g: g.write_rows([1], [[1e39] * 8]), ValueError, "values: wanted numbers within"),
-        (lambda g: (g.save(p := Path("group")), p.write_bytes(p.read_bytes().replace(b"U32", b"U`2", 1)), g.load(p)), OSError, "found a damaged header; give"),
+        (lambda g: (g.save(p := Path("group")), p.write_bytes(p.read_bytes().replace(b"U32", b"U`2", 1)), g.load(p)), OSError, "found a damaged header; the file is damaged"),
         (lambda g: hotrow.simulate([5], rows=5), IndexError, "below 5, found 5"),
         (lambda g: hotrow.simulate([-1], rows=5), IndexError, "found -1 at position 0"),
         *[(lambda g, given=given: Group([10], 8, **given), ValueError, text) for given, text in (
@@ -478,3 +478,138 @@ def test_weights_of_a_user_s_own_are_rounded_to_nearest(random, settings, wanted
         assert group.config["write_rounding"] == settings.get("write_rounding", "nearest")
     with pytest.raises(InvalidValue, match="write_rounding"):
         Group([3], 4, write_rounding="up")
+
+
+def test_ftrl_and_lion_are_the_formulas(random):
+    f = np.float32
+    lr, l1, l2, beta = f(0.1), f(4), f(0.25), f(1)
+    group = Group([20], 4, precision="fp32", optimizer=hotrow.Ftrl(0.1, l1=4, l2=0.25), init=hotrow.Uniform(-1, 1), cache_rows=10, device="cpu")
+    w, n = group.read_rows(np.arange(20)), np.zeros((20, 4), f)
+    y_of = lambda w, n: np.where(w == 0, f(0), -(w * ((beta + np.sqrt(n)) + lr * l2) + np.copysign(lr * l1, w)))
+    y = y_of(w, n)
+    for k in range(40):
+        g = (random.standard_normal((20, 4)) * random.integers(0, 2, (20, 4))).astype(f)
+        group.forward(np.arange(20), np.arange(21))
+        group.backward(g)
+        m = n + g * g
+        moved = y + (lr * g - (np.sqrt(m) - np.sqrt(n)) * w)
+        a = np.abs(moved) - lr * l1
+        new = np.where(a > 0, -(np.copysign(a, moved) / ((beta + np.sqrt(m)) + lr * l2)), f(0))
+        w, n, y = (np.where(g == 0, old, now) for old, now in ((w, new), (n, m), (y, moved)))
+        assert np.array_equal(group.read_rows(np.arange(20)), w)
+        if k == 20:
+            w[3:9] = f(0.5)
+            group.write_rows(np.arange(3, 9), w[3:9])
+            y[3:9] = y_of(w[3:9], n[3:9])
+    assert (w == 0).any() and (w != 0).any()
+
+    group = Group([20], 4, precision="fp32", optimizer=hotrow.Lion(0.01, weight_decay=0.1), init=hotrow.Uniform(-1, 1), device="cpu")
+    w, m = group.read_rows(np.arange(20)), np.zeros((20, 4), f)
+    for _ in range(40):
+        g = random.standard_normal((20, 4)).astype(f)
+        group.forward(np.arange(20), np.arange(21))
+        group.backward(g)
+        d = g - m
+        w = w - (f(0.01) * np.sign(m + (f(1) - f(0.9)) * d) + f(0.01) * f(0.1) * w)
+        m = m + (f(1) - f(0.99)) * d
+        assert np.array_equal(group.read_rows(np.arange(20)), w)
+    for wrong, message in (
+        (hotrow.Ftrl(0.1, l1=-1), "l1: wanted a finite number, 0 or more"), (hotrow.Ftrl(0.1, beta=0), "beta"), (hotrow.Lion(0.1, beta2=1), "beta2"),
+        (hotrow.Ftrl(0.1, weight_decay=0.1, decoupled=True), "decoupled"),
+    ):  # fmt: skip
+        with pytest.raises(hotrow.InvalidValue, match=message):
+            Group([10], 4, optimizer=wrong, device="cpu")
+    with pytest.raises(hotrow.InvalidValue, match="state: wanted fp32 with ftrl"):
+        Group([10], 4, optimizer=hotrow.Ftrl(0.1), state="int8", device="cpu")
+
+
+ADAGRAD = """fn rule(e: Element, n: Numbers) -> Element {
+    let sum = e.first + e.g * e.g;
+    return Element(e.g, descend(e.w, n.lr * e.g / (sqrt(sum) + n.hyper.x)), sum, e.second);
+}"""
+
+
+def adagrad(n, g, w, s):
+    s = s + g * g
+    by = np.float32(n.lr) * g / (np.sqrt(s) + np.float32(n.eps))
+    return w - (by + np.float32(n.lr) * np.float32(n.decay) * w if n.decay else by), s
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+@pytest.mark.parametrize("precision,cache", [("fp32", 0), ("int8", 40), ("fp16", 200)])
+def test_a_rule_of_ones_own_has_the_bits_of_the_library(random, precision, cache, device, tmp_path):
+    settings = dict(precision=precision, cache_rows=cache, init=hotrow.Uniform(-1, 1), device=device)
+    more = dict(weight_decay=0.01, decoupled=True, clip_value=1.5)
+    calls = []
+
+    def step(n, g, w, *states):
+        calls.append((threading.get_ident(), n.t, g.shape, w.dtype))
+        return adagrad(n, g, w, *states)
+
+    make = lambda function=step: Group([200], 8, optimizer=hotrow.Rule("mine", ["sum"], ADAGRAD, function, lr=0.05, hyper={"eps": 1e-8}, **more), **settings)
+    try:
+        own, library = make(), Group([200], 8, optimizer=hotrow.AdaGrad(0.05, **more), **settings)
+    except hotrow.DeviceError as error:
+        pytest.skip(f"SKIPPED: {error}")
+    for _ in range(5):
+        indices, offsets = batch(random, 200, 30)
+        indices, offsets = indices[: offsets[30]], offsets[:31]
+        grad = random.standard_normal((30, 8)).astype(np.float32)
+        for group in (own, library):
+            group.forward(indices, offsets)
+            group.backward(grad)
+        assert np.array_equal(bits(own.read_rows(np.arange(200))), bits(library.read_rows(np.arange(200))))
+    if device == "cpu":
+        assert [call[1] for call in calls] == [1, 2, 3, 4, 5]
+        assert {call[0] for call in calls} == {threading.get_ident()} and all(call[3] == np.float32 for call in calls)
+    own.save(tmp_path / "own")
+    again = make()
+    again.load(tmp_path / "own")
+    assert np.array_equal(again.read_rows(np.arange(200)), own.read_rows(np.arange(200)))
+    with pytest.raises(hotrow.InvalidValue, match="rule of your own"):
+        Group.open(tmp_path / "own", device=device)
+    with pytest.raises(hotrow.FileError, match="optimizer|rule"):
+        library.load(tmp_path / "own")
+
+
+def test_a_rule_that_fails_moves_no_row():
+    outcome = [None]
+
+    def step(n, g, w, s):
+        return outcome[0](n, g, w, s)
+
+    def oops(*_):
+        raise KeyError("oops")
+
+    make = lambda **more: hotrow.Rule("mine", ["sum"], ADAGRAD, step, hyper={"eps": 1e-8}, **more)
+    group = Group([20], 4, precision="fp32", optimizer=make(), init=1.0, device="cpu")
+    before = group.read_rows(np.arange(20))
+    group.forward([1, 2], [0, 2])
+    for wrong, message in (
+        (oops, "oops"), (lambda n, g, w, s: w, "wanted 2 arrays"), (lambda n, g, w, s: (w[:1], s), r"shape \(2, 4\)"), (lambda n, g, w, s: (w.astype("f8"), s), "float32"),
+        (lambda n, g, w, s: group.counters(), "in the rule's step"), (lambda n, g, w, s: (w.T, s), "shape"), (lambda n, g, w, s: None, "array"), (lambda n, g, w, s: (w.ravel(), s), "shape"),
+    ):  # fmt: skip
+        outcome[0] = wrong
+        with pytest.raises(hotrow.InvalidValue, match=message):
+            group.backward(np.ones((1, 4), "f4"))
+        assert np.array_equal(group.read_rows(np.arange(20)), before) and group.pending
+    # Any order of memory: the values are those that numpy shows.
+    outcome[0] = lambda n, g, w, s: (np.asfortranarray(w + [[1, 2, 3, 4]]).astype("f4", order="F"), np.asfortranarray(s))
+    group.backward(np.ones((1, 4), "f4"))
+    assert group.read_rows([1, 2]).tolist() == [[2, 3, 4, 5]] * 2
+    # First states are of the initial weights.
+    group = Group([20], 4, precision="fp32", optimizer=make(first=lambda w: w * 3), init=2.0, device="cpu")
+    outcome[0] = lambda n, g, w, s: (s, s)
+    group.forward([5], [0, 1])
+    group.backward(np.ones((1, 4), "f4"))
+    assert group.read_rows([4, 5]).tolist() == [[2] * 4, [6] * 4]
+    for wrong, message in (
+        (lambda: hotrow.Rule("a", [], ADAGRAD, step, hyper={"decay": 1}), "decay"), (lambda: hotrow.Rule("a b", [], ADAGRAD, step), "name"), (lambda: hotrow.Rule("a", ["total"], ADAGRAD, step), "total"),
+        (lambda: hotrow.Rule("a", [], "fn rule() {}", step), "line 1"), (lambda: hotrow.Rule("a", [], ADAGRAD, 3), "a function"),
+        (lambda: hotrow.Rule("a", ["sum"] * 3, ADAGRAD, step), "states"), (lambda: hotrow.Rule("a", [], ADAGRAD, step, hyper={str(i): 1 for i in range(5)}), "hyper"),
+        (lambda: hotrow.Rule("a", ["sum"], ADAGRAD.replace("descend(e.w, ", "(e.w - "), step, weight_decay=0.1, decoupled=True), "decoupled"),
+    ):  # fmt: skip
+        with pytest.raises(hotrow.InvalidValue, match=message):
+            Group([10], 4, optimizer=wrong(), device="cpu")
+    with pytest.raises(hotrow.InvalidValue, match="optimizer"):
+        hotrow.SharedGroup([100], 4, 64, chunk=4, optimizer=make(), device="cpu")

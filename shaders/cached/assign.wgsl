@@ -1,4 +1,4 @@
-// Writes rows: the caller's FP32 values replace the weights of the listed rows, in slot or scratch; the state stays.
+// Writes rows: the caller's FP32 values replace the weights of the listed rows, in slot or scratch; the state stays, but for states that follow from weights.
 // Lists the swaps that write bypassed rows to the table. A row with a value that is not finite stays as it is and is
 // counted. params.lanes invocations share a row.
 //
@@ -7,6 +7,7 @@
 #include "shared/meta.wgsl"
 #include "shared/swap.wgsl"
 #include "shared/quad{width}.wgsl"
+#include "shared/rate.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> keys: array<u32>;    // linear rows, ascending
@@ -17,10 +18,13 @@
 @group(0) @binding(6) var<storage, read_write> ways: array<u32>;
 @group(0) @binding(7) var<storage, read_write> swaps: array<Swap>; // the swaps of the bypassed rows
 @group(0) @binding(8) var<storage, read_write> tables: array<atomic<u32>>;
+@group(0) @binding(9) var<uniform> rate: Rate;
 
 #include "shared/tables.wgsl"
 #include "shared/slots.wgsl"
 #include "shared/store.wgsl"
+#include "shared/correction.wgsl"
+#include "shared/rule.wgsl"
 
 var<workgroup> bad: array<atomic<u32>, 64>; // for each row: a value is not finite
 
@@ -45,7 +49,13 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let refused = atomicLoad(&bad[mine]) != 0u;
     if (!refused) {
         for (var q = lane; q < weight_quads(); q += params.lanes) {
-            store_quad(place, q, bitcast<Quad>(values[i * weight_quads() + q]));
+            let w = bitcast<Quad>(values[i * weight_quads() + q]);
+            store_quad(place, q, w);
+            if (params.begins == 1u) {
+                let second = 2u * weight_quads() + q;
+                let e = begun(Element(Quad(0.0), w, load_quad(place, weight_quads() + q), load_quad(place, second)), numbers_at(0u));
+                store_quad(place, second, e.second);
+            }
         }
     }
     if (lane != 0u) { return; }

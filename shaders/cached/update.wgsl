@@ -14,7 +14,6 @@
 #include "shared/half.wgsl"
 #include "shared/gradient{width}.wgsl"
 #include "shared/rate.wgsl"
-#include "shared/correction.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<uniform> piece: Piece;
@@ -38,13 +37,9 @@
 #include "shared/pack.wgsl"
 #include "shared/merge.wgsl"
 #include "shared/sum.wgsl"
+#include "shared/correction.wgsl"
+#include "shared/rule.wgsl"
 
-const SGD: u32 = 0u;
-const ADAGRAD: u32 = 1u;
-const ROW_WISE: u32 = 2u;
-const MOMENTUM: u32 = 3u;
-const ADAM: u32 = 4u;
-const ROW_WISE_ADAM: u32 = 5u;
 const MOST_COUNTED: f32 = 16777216.0; // 2^24, where a row's count stays
 
 var<workgroup> length: u32;
@@ -55,25 +50,20 @@ var<workgroup> packing: u32;
 const WRONG: u32 = 1u;   // a value is not finite
 const CHANGED: u32 = 2u; // a bit of the row has changed
 
+// A Quad after the step.
 struct Moved {
-    g: Quad,
-    w: Quad,
-    state: Quad,
-    second: Quad, // second moment
-    same: bool,   // every bit is as before
+    e: Element,
+    same: bool, // every bit is as before
 }
 
 // What the elements of a row have in common.
 struct Common {
-    state: f32,  // the row's G, or its second moment
+    n: Numbers,
     factor: f32, // brings the gradient's norm within its bound
     count: f32,  // updates of the row, with this one
-    fix1: f32,   // 1 - beta1^t
-    fix2: f32,   // 1 - beta2^t
 }
 
-var<private> step_fix1: f32; // of the group's step number
-var<private> step_fix2: f32;
+var<private> step_numbers: Numbers; // of the group's step number
 
 fn merged(one: Target, q: u32) -> Quad {
     if (one.end - one.start > MERGE_CHUNK) { return scratch[partial_at(2u * (one.start / MERGE_CHUNK) + 1u, q)]; }
@@ -102,42 +92,14 @@ fn equal(before: Quad, after: Quad) -> bool {
     return all(bits_of(before) == bits_of(after));
 }
 
-// Gradient, new weight and new state of a Quad; `grad` is the summed gradient.
+// A Quad after the step; `grad` is the summed gradient.
 fn moved(one: Target, q: u32, grad: Quad, row: Common) -> Moved {
     let w = load_quad(one.place, q);
-    let g = bounded(grad, row.factor) + params.weight_decay * w;
-    var by = rate.lr * g;
-    var state = Quad(0.0);
-    var second = Quad(0.0);
-    var same = true;
-    if (params.optimizer == ADAGRAD) {
-        let before = load_quad(one.place, weight_quads() + q);
-        state = before + g * g;
-        same = equal(before, state);
-        by = by / (sqrt(state) + params.eps);
-    } else if (params.optimizer == ROW_WISE) {
-        by = by / (sqrt(row.state) + params.eps);
-    } else if (params.optimizer == MOMENTUM) {
-        let before = load_quad(one.place, weight_quads() + q);
-        state = params.beta1 * before + g;
-        same = equal(before, state);
-        by = rate.lr * state;
-    } else if (params.optimizer >= ADAM) {
-        let first = load_quad(one.place, weight_quads() + q);
-        state = first + (1.0 - params.beta1) * (g - first);
-        same = equal(first, state);
-        var v = Quad(row.state);
-        if (params.optimizer == ADAM) {
-            let before = load_quad(one.place, 2u * weight_quads() + q);
-            second = before + (1.0 - params.beta2) * (g * g - before);
-            same = same && equal(before, second);
-            v = second;
-        }
-        by = rate.lr * state / (row.fix1 * (sqrt(v / row.fix2) + params.eps));
-    }
-    if (params.shrink != 0.0) { by = by + rate.lr * params.shrink * w; }
-    let after = w - by;
-    return Moved(g, after, state, second, same && equal(w, after));
+    var e = Element(bounded(grad, row.factor) + params.weight_decay * w, w, Quad(0.0), Quad(0.0));
+    if (params.each > 0u) { e.first = load_quad(one.place, weight_quads() + q); }
+    if (params.each > 1u) { e.second = load_quad(one.place, 2u * weight_quads() + q); }
+    let after = stepped(e, row.n);
+    return Moved(after, equal(w, after.w) && equal(e.first, after.first) && equal(e.second, after.second));
 }
 
 fn belongs(one: Target) -> bool {
@@ -166,7 +128,7 @@ fn handle(i: u32, lane: Lane, asked: Asked) {
     if (live && part < weight_quads()) { held = merged(one, part); }
 
     var bad = false;
-    var row = Common(0.0, 1.0, 0.0, step_fix1, step_fix2);
+    var row = Common(step_numbers, 1.0, 0.0);
     if (asked.clip_norm > 0.0) {
         var sum = 0.0;
         if (live) {
@@ -176,7 +138,7 @@ fn handle(i: u32, lane: Lane, asked: Asked) {
                 sum = add_squares(sum, bounded(grad, 1.0));
             }
         }
-        let mean = state_of_row(0.0, sum, lane, asked.lanes);
+        let mean = mean_of_row(sum, lane, asked.lanes);
         bad = !is_finite(bits_of(quad_of(mean)));
         let norm = sqrt(mean * f32(params.dim));
         if (norm > params.clip_norm) { row.factor = params.clip_norm / norm; }
@@ -184,13 +146,12 @@ fn handle(i: u32, lane: Lane, asked: Asked) {
     }
     if (params.own_count == 1u && live) {
         row.count = min(scalar_of(one.place, params.scalars - 1u) + 1.0, MOST_COUNTED);
-        row.fix1 = correction(params.beta1, u32(row.count));
-        row.fix2 = correction(params.beta2, u32(row.count));
+        row.n = numbers_at(u32(row.count));
     }
 
     // The row-wise rules need the mean of squares first. The order is fixed: each lane adds its Quads in ascending
     // order, then a tree adds the lanes.
-    if (asked.optimizer == ROW_WISE || asked.optimizer == ROW_WISE_ADAM) {
+    if (asked.scalars > asked.own_count) {
         var sum = 0.0;
         if (live) {
             for (var q = part; q < weight_quads(); q += params.lanes) {
@@ -199,29 +160,18 @@ fn handle(i: u32, lane: Lane, asked: Asked) {
                 sum = add_squares(sum, bounded(grad, row.factor) + params.weight_decay * load_quad(one.place, q));
             }
         }
-        if (asked.optimizer == ROW_WISE) {
-            // Only the invocation that writes the row's state reads it.
-            var state = 0.0;
-            if (live && part == 0u) { state = scalar_of(one.place, 0u); }
-            let next_state = state_of_row(state, sum, lane, asked.lanes);
-            if (live) { row.state = next_state; }
-        } else {
-            let mean = state_of_row(0.0, sum, lane, asked.lanes);
-            if (live) {
-                let before = scalar_of(one.place, 0u);
-                row.state = before + (1.0 - params.beta2) * (mean - before);
-            }
-        }
+        let mean = mean_of_row(sum, lane, asked.lanes);
+        if (live) { row.n.own = row_stepped(scalar_of(one.place, 0u), mean, row.n); }
     }
 
     // Two passes over the row: the first checks that every new value is finite, the second stores them.
-    bad = bad || !is_finite(bits_of(quad_of(row.state)));
+    bad = bad || !is_finite(bits_of(quad_of(row.n.own)));
     var changed = false;
     var next: Moved;
     if (live) {
         for (var k = part; k < params.scalars; k += params.lanes) {
             let counts = params.own_count == 1u && k == params.scalars - 1u;
-            changed = changed || bitcast<u32>(scalar_of(one.place, k)) != bitcast<u32>(select(row.state, row.count, counts));
+            changed = changed || bitcast<u32>(scalar_of(one.place, k)) != bitcast<u32>(select(row.n.own, row.count, counts));
         }
         for (var q = part; q < weight_quads(); q += params.lanes) {
             var grad = held;
@@ -230,13 +180,13 @@ fn handle(i: u32, lane: Lane, asked: Asked) {
             if (!is_beyond(q, part)) { next = after; }
             changed = changed || !after.same;
             // A bound makes an infinite gradient finite, and perhaps NaN too.
-            bad = bad || !is_finite(bits_of(grad)) || !is_finite(bits_of(after.g)) || !is_finite(bits_of(after.w))
-                || !is_finite(bits_of(after.state)) || !is_finite(bits_of(after.second));
+            bad = bad || !is_finite(bits_of(grad)) || !is_finite(bits_of(after.e.g)) || !is_finite(bits_of(after.e.w))
+                || !is_finite(bits_of(after.e.first)) || !is_finite(bits_of(after.e.second));
         }
     }
     workgroupBarrier();
-    // Every lane has read the row's second moment and count; one of them replaces both.
-    if (asked.optimizer >= ADAM && asked.scalars > 0u) { storageBarrier(); }
+    // Every lane has read the row's own numbers; one of them replaces them.
+    if (asked.scalars > 0u) { storageBarrier(); }
     if (bad || changed) { atomicOr(&seen[mine], select(0u, WRONG, bad) | select(0u, CHANGED, changed)); }
     if (live && bypass && changed) { atomicStore(&packs, 1u); }
     workgroupBarrier();
@@ -247,16 +197,14 @@ fn handle(i: u32, lane: Lane, asked: Asked) {
         for (var q = part; q < weight_quads(); q += params.lanes) {
             var after = next;
             if (is_beyond(q, part)) { after = moved(one, q, merged(one, q), row); }
-            store_quad(one.place, q, after.w);
-            if (params.optimizer == ADAGRAD || params.optimizer >= MOMENTUM) {
-                store_quad(one.place, weight_quads() + q, after.state);
-            }
-            if (params.optimizer == ADAM) { store_quad(one.place, 2u * weight_quads() + q, after.second); }
+            store_quad(one.place, q, after.e.w);
+            if (params.each > 0u) { store_quad(one.place, weight_quads() + q, after.e.first); }
+            if (params.each > 1u) { store_quad(one.place, 2u * weight_quads() + q, after.e.second); }
         }
     }
     if (part == 0u) {
         if (taken) {
-            let own = select(row.state, row.count, params.optimizer == ADAM);
+            let own = select(row.count, row.n.own, params.scalars > params.own_count);
             for (var k = 0u; k < params.scalars; k += WIDTH) {
                 let count = select(0.0, row.count, params.scalars == 2u);
                 store_quad(one.place, scalars_at() + k / WIDTH, quad_of_two(own, count, k));
@@ -281,9 +229,6 @@ fn run(group: vec3<u32>, groups: vec3<u32>, lane: Lane) {
     let n = workgroupUniformLoad(&length);
     pack_step = targets[0].start;
     unscale = bitcast<f32>(targets[0].end);
-    if (params.optimizer >= ADAM) {
-        step_fix1 = correction(params.beta1, pack_step);
-        step_fix2 = correction(params.beta2, pack_step);
-    }
+    step_numbers = numbers_at(pack_step);
     each_entry(0u, n, group, groups, lane);
 }

@@ -41,11 +41,6 @@ var<workgroup> codes: array<u32, 256>;  // the codes of weights
 var<workgroup> kept: array<u32, 256>;   // the states of a weight: the first's code or half below the second's
 var<workgroup> tops: array<vec2<u32>, 256>; // the bits of the largest states
 
-// The number of states of a weight, 1 or 2, if there are any.
-fn each() -> u32 {
-    return select(1u, 2u, params.optimizer == ADAM);
-}
-
 // Whether state k of a weight may be negative; of one state alone, both.
 fn is_signed(k: u32) -> bool {
     return ((params.facts >> (2u * k)) & STATE_SIGNED) != 0u;
@@ -64,10 +59,10 @@ fn stored_states(at: u32) -> u32 {
         let e = at & (robe.block - 1u);
         let word = states_at(at) + 1u + e / 4u;
         let first = (states[word] >> (8u * (e & 3u))) & 0xffu;
-        if (each() == 1u) { return first; }
+        if (params.each == 1u) { return first; }
         return first | (((states[word + robe.block / 4u] >> (8u * (e & 3u))) & 0xffu) << 8u);
     }
-    if (each() == 2u) { return states[at]; }
+    if (params.each == 2u) { return states[at]; }
     return (states[at / 2u] >> (16u * (at & 1u))) & 0xffffu;
 }
 
@@ -79,8 +74,8 @@ fn states_at(at: u32) -> u32 {
 fn states_of(stored: u32, at: u32) -> vec2<f32> {
     if (robe.state_bits == 0u) { return vec2<f32>(); }
     if (robe.state_bits == 32u) {
-        let word = at * each();
-        return vec2<f32>(bitcast<f32>(states[word]), bitcast<f32>(select(0u, states[word + each() - 1u], each() == 2u)));
+        let word = at * params.each;
+        return vec2<f32>(bitcast<f32>(states[word]), bitcast<f32>(select(0u, states[word + params.each - 1u], params.each == 2u)));
     }
     if (robe.state_bits == 8u) {
         let bases = states[states_at(at)];
@@ -103,7 +98,7 @@ fn packed_state(x: f32, row: u32, element: u32, base: u32, facts: u32) -> u32 {
 // The states of a weight, packed, the first's below the second's.
 fn packed_states(now: vec2<f32>, row: u32, element: u32, bases: vec2<u32>) -> u32 {
     let first = packed_state(now.x, row, element, bases.x, params.facts);
-    if (each() == 1u) { return first; }
+    if (params.each == 1u) { return first; }
     return first | (packed_state(now.y, row, robe.block + element, bases.y, params.facts >> 2u) << robe.state_bits);
 }
 
@@ -130,9 +125,9 @@ fn move_unit(live: bool, w: u32, sum: Sum, unit: u32, local: u32) {
         let next = moved_by(sum.value, value, now.x, now.y);
         moved = next.finite;
         if (moved) {
-            let after = vec2<f32>(next.first, next.second);
-            changed = bits_of(value) != bits_of(next.w) || any(bitcast<vec2<u32>>(now) != bitcast<vec2<u32>>(after));
-            value = next.w;
+            let after = vec2<f32>(next.e.first, next.e.second);
+            changed = bits_of(value) != bits_of(next.e.w) || any(bitcast<vec2<u32>>(now) != bitcast<vec2<u32>>(after));
+            value = next.e.w;
             now = after;
         }
     }
@@ -192,7 +187,7 @@ fn move_unit(live: bool, w: u32, sum: Sum, unit: u32, local: u32) {
                 states[words] = placed.x | placed.y;
             }
             if (lane < unit / 4u) {
-                for (var k = 0u; k < each(); k++) {
+                for (var k = 0u; k < params.each; k++) {
                     var word = 0u;
                     for (var j = 0u; j < 4u; j++) {
                         word |= ((kept[head + 4u * lane + j] >> (8u * k)) & 0xffu) << (8u * j);
@@ -202,10 +197,10 @@ fn move_unit(live: bool, w: u32, sum: Sum, unit: u32, local: u32) {
             }
         } else if (robe.state_bits == 32u) {
             if (moved) {
-                states[at * each()] = bitcast<u32>(now.x);
-                if (each() == 2u) { states[2u * at + 1u] = bitcast<u32>(now.y); }
+                states[at * params.each] = bitcast<u32>(now.x);
+                if (params.each == 2u) { states[2u * at + 1u] = bitcast<u32>(now.y); }
             }
-        } else if (robe.state_bits == 16u && each() == 2u) {
+        } else if (robe.state_bits == 16u && params.each == 2u) {
             if (moved) { states[at] = stored; }
         } else if (robe.state_bits == 16u && lane < unit / 2u) {
             states[first / 2u + lane] = kept[head + 2u * lane] | (kept[head + 2u * lane + 1u] << 16u);

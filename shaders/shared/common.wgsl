@@ -66,10 +66,16 @@ struct Params {
     payload_half: u32,     // first 16-bit half of the payload in a record
     record_words: u32,     // stride of a record
     row_quads: u32,        // stride of a slot, and of a scratch row, in Quads: weights, then state, each from a Quad on
-    optimizer: u32,        // 0 SGD, 1 AdaGrad, 2 row-wise AdaGrad, 3 momentum, 4 Adam, 5 row-wise Adam
+    optimizer: u32,        // the number of the rule in the list of src/config.rs
+    each: u32,             // states of an element: 0 to 2
+    corrects: u32,         // 1: the rule corrects moments for their start at zero
+    begins: u32,           // 1: the second state follows from a weight that is given
     purpose: u32,          // first of the two purposes of this call's random numbers: weight, then state
     total_rows: u32,
-    eps: f32,
+    hyper0: f32,           // the rule's hyperparameters, in the order of its file (shaders/rules)
+    hyper1: f32,
+    hyper2: f32,
+    hyper3: f32,
     weight_decay: f32,
     lanes: u32,            // invocations that move a row: a power of two, 4 to 32
     partials: u32,         // first Quad of the partial rows in scratch (backward)
@@ -80,8 +86,6 @@ struct Params {
     zero: u32,             // always 0, which no compiler knows; see `bits_of` in shared/quad1.wgsl
     scalars: u32,          // floats of the state that the row has as a whole; last in a slot, first and in FP32 in a record
     shrink: f32,           // decoupled weight decay; then weight_decay is 0
-    beta1: f32,            // decay of the first moment
-    beta2: f32,            // decay of the second moment
     own_count: u32,        // 1: the row's last scalar counts its updates
     clip_value: f32,       // largest magnitude of a gradient's element; 0: no bound
     clip_norm: f32,        // largest norm of a row's gradient; 0: no bound

@@ -1,5 +1,5 @@
 // 1 - beta^t, which corrects a moment for its start at zero, with the bits of `correction` in
-// src/record/rows/optimise.rs. Needs `params`.
+// src/rules/mod.rs. Needs `params`.
 
 // A result that no compiler fuses with the operation after it; see `bits_of` in shared/quad1.wgsl.
 fn alone(x: f32) -> f32 {

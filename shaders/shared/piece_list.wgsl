@@ -13,8 +13,8 @@ var<workgroup> listed_count: u32;
 struct Asked {
     lanes: u32,
     state_bits: u32,
-    optimizer: u32,
     scalars: u32,
+    own_count: u32,
     clip_norm: f32,
 }
 
@@ -55,7 +55,7 @@ fn each_entry(from_entry: u32, n: u32, group: vec3<u32>, groups: vec3<u32>, lane
     let mine = me / params.lanes;
     let block = select(at_once, LISTED, is_cut());
     let begin = from_entry + flat_group(group, groups) * block;
-    let asked = Asked(params.lanes, params.state_bits, params.optimizer, params.scalars, params.clip_norm);
+    let asked = Asked(params.lanes, params.state_bits, params.scalars, params.own_count, params.clip_norm);
     if (begin < n) {
         row_counts_begin(me);
         for (var first = begin; first < n; first += groups.x * groups.y * block) {

@@ -4,17 +4,16 @@
 // Moves weight w by the sum of its gradients. `memory` and `states` are one window of the array.
 fn move_weight(w: u32, sum: f32) {
     let at = w - robe.first;
-    let each = select(1u, 2u, params.optimizer == ADAM);
     var first = 0.0;
     var second = 0.0;
-    if (params.optimizer != 0u) { first = states[each * at]; }
-    if (params.optimizer == ADAM) { second = states[2u * at + 1u]; }
+    if (params.each > 0u) { first = states[params.each * at]; }
+    if (params.each > 1u) { second = states[2u * at + 1u]; }
     let next = moved_by(sum, memory[at], first, second);
     if (!next.finite) {
         count(0u, SKIPPED_ROWS, 1u);
         return;
     }
-    memory[at] = next.w;
-    if (params.optimizer != 0u) { states[each * at] = next.first; }
-    if (params.optimizer == ADAM) { states[2u * at + 1u] = next.second; }
+    memory[at] = next.e.w;
+    if (params.each > 0u) { states[params.each * at] = next.e.first; }
+    if (params.each > 1u) { states[2u * at + 1u] = next.e.second; }
 }

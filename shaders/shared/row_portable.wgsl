@@ -25,15 +25,15 @@ fn extent_of_row(own: Extent, lane: Lane, lanes: u32) -> Extent {
     return Extent(row_lows[first], row_highs[first], row_bads[first]);
 }
 
-// The new state of row-wise AdaGrad: the first invocation's `state`, and the mean of all `squares`, added by a tree.
-fn state_of_row(state: f32, squares: f32, lane: Lane, lanes: u32) -> f32 {
+// The mean of all `squares` of the row, added by a tree.
+fn mean_of_row(squares: f32, lane: Lane, lanes: u32) -> f32 {
     let part = lane.index & (lanes - 1u);
     row_sums[lane.index] = squares;
     for (var reach = lanes / 2u; reach > 0u; reach /= 2u) {
         workgroupBarrier();
         if (part < reach) { row_sums[lane.index] += row_sums[lane.index + reach]; }
     }
-    if (part == 0u) { row_sums[lane.index] = state + row_sums[lane.index] / f32(params.dim); }
+    if (part == 0u) { row_sums[lane.index] = row_sums[lane.index] / f32(params.dim); }
     workgroupBarrier();
     return row_sums[lane.index - part];
 }

@@ -15,14 +15,13 @@ fn extent_of_row(own: Extent, lane: Lane, lanes: u32) -> Extent {
     return all;
 }
 
-// The new state of row-wise AdaGrad: the first invocation's `state`, and the mean of all `squares`, added by a tree. A sum
-// of two has the same bits in either order, so every invocation has the first one's sum.
-fn state_of_row(state: f32, squares: f32, lane: Lane, lanes: u32) -> f32 {
+// The mean of all `squares` of the row, added by a tree. A sum of two has the same bits in either order, so every invocation has the first one's sum.
+fn mean_of_row(squares: f32, lane: Lane, lanes: u32) -> f32 {
     workgroupBarrier();
     var sum = squares;
     for (var reach = lanes / 2u; reach > 0u; reach /= 2u) {
         sum += bitcast<f32>(subgroupShuffle(bitcast<u32>(sum), lane.invocation ^ reach));
     }
     let first = lane.invocation & ~(lanes - 1u);
-    return bitcast<f32>(subgroupShuffle(bitcast<u32>(state + sum / f32(params.dim)), first));
+    return bitcast<f32>(subgroupShuffle(bitcast<u32>(sum / f32(params.dim)), first));
 }

@@ -11,6 +11,7 @@ use crate::{
     config::{GroupConfig, OptimizerKind, Policy, Precision, StatePrecision},
     error::Error,
     robe::config::Config,
+    rules::Facts,
     table::{counters::COUNTER_WORDS, layout::Layout, parts::Part},
 };
 
@@ -117,10 +118,10 @@ pub(super) fn parts(config: &GroupConfig, layout: &Layout) -> Vec<(Part, Tensor)
 }
 
 /// The type of the states of elements, chosen or usual; an optimiser without such states has none.
-fn state(kind: OptimizerKind, precision: Precision, state: Option<StatePrecision>) -> Value {
-    match kind {
-        OptimizerKind::Sgd | OptimizerKind::RowWiseAdaGrad => json!("none"),
-        _ => json!(StatePrecision::chosen(precision, state)),
+fn state(facts: &Facts, kind: OptimizerKind, precision: Precision, state: Option<StatePrecision>) -> Value {
+    match facts.states {
+        [] => json!("none"),
+        _ => json!(StatePrecision::chosen(precision, kind, state)),
     }
 }
 
@@ -155,8 +156,9 @@ impl Kind for GroupConfig {
             ("window_ways", json!(window_ways)),
             ("cache_shares", json!(self.cache_shares)),
             ("optimizer", json!(self.optimizer.kind)),
+            ("rule", json!(self.own())),
             ("own_count", json!(self.optimizer.counts_rows())),
-            ("state", state(self.optimizer.kind, self.precision, self.state)),
+            ("state", state(&self.facts(), self.optimizer.kind, self.precision, self.state)),
             ("seed", json!(self.seed)),
             ("stripe", json!(self.stripe)),
         ]
@@ -200,7 +202,7 @@ impl Kind for Config {
             ("block", json!(self.block)),
             ("optimizer", json!(self.optimizer.kind)),
             ("seed", json!(self.seed)),
-            ("state", state(self.optimizer.kind, self.precision, self.state)),
+            ("state", state(self.optimizer.kind.facts(), self.optimizer.kind, self.precision, self.state)),
         ]
     }
 }

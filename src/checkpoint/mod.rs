@@ -65,7 +65,7 @@ pub use save::{save, save_lookup};
 use crate::error::Error;
 
 /// The version of the files: a change of their bytes raises it.
-const VERSION: &str = "2";
+const VERSION: &str = "3";
 
 /// Bytes read or written at once.
 const CHUNK: u64 = 16 << 20;

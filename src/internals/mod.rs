@@ -20,6 +20,7 @@ pub use crate::{
     host::alloc::fault,
     memory::memory_factor,
     record::{codec, rows},
+    rules::correction,
     store::ram::RamStore,
     table::{batch::check_offsets, hash, layout::Layout, rng, row::RowLayout},
     wgsl::{AddBody, LookupBody, RankBody},
@@ -56,17 +57,11 @@ pub mod shader {
     };
 }
 
-/// The CPU mirrors of stages, by the names of their shaders.
+/// CPU mirrors of stages that tests call by themselves.
 pub mod stages {
     pub use crate::cpu::stages::{
-        cached::{arrange::arrange, combine::combine, linearize::linearize},
         grid::{grid::grid, grid_gradient::grid_gradient},
-        robe::{
-            robe_blocks::robe_blocks, robe_gather::robe_gather, robe_given::robe_given, robe_gradient::robe_gradient,
-            robe_hash::robe_hash, robe_keys::robe_keys, robe_merge::robe_merge, robe_scatter::robe_scatter,
-            robe_step::robe_step, robe_update::robe_update, robe_weight_gradient::robe_weight_gradient,
-        },
-        scaler::{inspect::inspect, rescale::rescale},
+        robe::robe_blocks::robe_blocks,
     };
 }
 

@@ -319,7 +319,7 @@ pub trait Embedding: Lookup {
     /// [`Error::Order`] between forward and backward.
     fn reset_discarding(&mut self) -> Result<(), Error>;
 
-    /// Replaces the weights of linear rows; the optimiser state stays. If a row is listed twice, its last value counts. A row whose new
+    /// Replaces the weights of linear rows; the optimiser state stays, but FTRL's y becomes that of the new weight. If a row is listed twice, its last value counts. A row whose new
     /// value is not finite keeps its old one and counts as skipped. A row in the cache is FP32 there; others are rounded by
     /// [`GroupConfig::write_rounding`].
     ///

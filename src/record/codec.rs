@@ -754,14 +754,10 @@ mod tests {
                 for dim in [1, 2, 3, 5, 7, 8, 31, 33, 128] {
                     let layout = layout_of(precision, kind, dim);
                     let bits = precision.bits();
-                    let each = if precision == Precision::Fp32 { 4 * dim } else { 2 * dim };
-                    let state_bytes = match kind {
-                        OptimizerKind::Sgd => 0,
-                        OptimizerKind::RowWiseAdaGrad => 4,
-                        OptimizerKind::AdaGrad | OptimizerKind::Momentum => each,
-                        OptimizerKind::Adam => 2 * each,
-                        OptimizerKind::RowWiseAdam => 4 + each,
-                    };
+                    let facts = kind.facts();
+                    let full = precision == Precision::Fp32 || facts.full_states;
+                    let each = if full { 4 * dim } else { 2 * dim };
+                    let state_bytes = each * facts.states.len() as u32 + if facts.of_row { 4 } else { 0 };
                     let head = if precision.is_integer() { 8 } else { 0 };
                     let bytes = (dim * bits).div_ceil(8) + head + state_bytes;
                     assert_eq!(layout.stride(), u64::from(bytes.next_multiple_of(4)), "{precision:?} {kind:?} {dim}");

@@ -32,6 +32,7 @@ pub(crate) struct Filler<'a> {
     layout: &'a Layout,
     values: Values<'a>,
     noise: Noise,
+    config: &'a GroupConfig,
 }
 
 impl<'a> Filler<'a> {
@@ -39,7 +40,11 @@ impl<'a> Filler<'a> {
     ///
     /// # Errors
     /// The errors of [`Source::check`].
-    pub(crate) fn new(config: &GroupConfig, layout: &'a Layout, source: Option<&'a dyn Source>) -> Result<Self, Error> {
+    pub(crate) fn new(
+        config: &'a GroupConfig,
+        layout: &'a Layout,
+        source: Option<&'a dyn Source>,
+    ) -> Result<Self, Error> {
         if let Some(source) = source {
             source.check(layout.total_rows, layout.row.dim as usize)?;
         }
@@ -52,12 +57,14 @@ impl<'a> Filler<'a> {
             purpose: purpose as u32,
             stripe: config.stripe,
         };
-        Ok(Self { layout, values: source.map_or(Values::Init(config.init), Values::Source), noise })
+        let values = source.map_or(Values::Init(config.init), Values::Source);
+        Ok(Self { layout, values, noise, config })
     }
 
     /// Whether every record is all zeros.
     pub(crate) fn zeros(&self) -> bool {
-        matches!(self.values, Values::Init(Init::Constant(value)) if value.to_bits() == 0)
+        // An own rule may give zeros a state.
+        matches!(self.values, Values::Init(Init::Constant(value)) if value.to_bits() == 0 && self.config.own().is_none())
     }
 
     /// Writes the initial weights of neighbouring rows, not yet rounded to the table's precision.
@@ -71,7 +78,7 @@ impl<'a> Filler<'a> {
         Ok(())
     }
 
-    /// Makes the records of neighbouring rows, as many as fit into `records`, on all cores; the state starts at zero. A
+    /// Makes the records of neighbouring rows, as many as fit into `records`, on all cores; the state starts at zero, or as its rule derives it from the weights. A
     /// thread holds at most one block of FP32 values.
     ///
     /// # Errors
@@ -79,15 +86,18 @@ impl<'a> Filler<'a> {
     pub(crate) fn pack(&self, first_row: u32, records: &mut [u32]) -> Result<(), Error> {
         let (dim, words) = (self.layout.row.dim as usize, self.layout.row.record_words as usize);
         let block = (BLOCK / self.layout.row.dim).max(1);
-        let state = vec![0.0; self.layout.row.state as usize];
         let failed = records.par_chunks_mut(block as usize * words).enumerate().find_map_first(|(k, records)| {
             let first_row = first_row + k as u32 * block;
-            let mut weights = vec![0.0; records.len() / words * dim];
+            let (mut weights, mut state) =
+                (vec![0.0; records.len() / words * dim], vec![0.0; self.layout.row.state as usize]);
             if let Err(error) = self.weights(first_row, &mut weights) {
                 return Some(error);
             }
             let mut rows = (first_row..).zip(weights.chunks_exact(dim)).zip(records.chunks_exact_mut(words));
             rows.find_map(|((row, weights), record)| {
+                if let Err(error) = self.config.begin(weights, &mut state) {
+                    return Some(error);
+                }
                 let packed = rows::pack(&self.layout.row, &self.noise, row, weights, &state, record);
                 (!packed).then(|| not_finite(row, weights))
             })

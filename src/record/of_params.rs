@@ -2,7 +2,8 @@
 
 use crate::{
     config::{OptimizerKind, Precision, RandomBits, Rounding},
-    record::{codec::Noise, rows::optimise::Rule},
+    record::{codec::Noise, rows::optimise::RowStep},
+    rules::Numbers,
     table::{
         abi::{Params, Rate},
         row::quad_width,
@@ -48,30 +49,20 @@ pub(crate) fn noise(params: &Params, step: u32) -> Noise {
 }
 
 /// The optimiser of a call.
-pub(crate) fn kind(params: &Params) -> OptimizerKind {
-    match params.optimizer {
-        0 => OptimizerKind::Sgd,
-        1 => OptimizerKind::AdaGrad,
-        2 => OptimizerKind::RowWiseAdaGrad,
-        3 => OptimizerKind::Momentum,
-        4 => OptimizerKind::Adam,
-        _ => OptimizerKind::RowWiseAdam,
-    }
+fn kind(params: &Params) -> OptimizerKind {
+    OptimizerKind::ALL.get(params.optimizer as usize).copied().unwrap_or(OptimizerKind::Own)
 }
 
 /// The optimiser of a call, at its rate, in step number `t`.
-pub(crate) fn rule(params: &Params, rate: &Rate, t: u32) -> Rule {
-    Rule {
+pub(crate) fn rule(params: &Params, rate: &Rate, t: u32) -> RowStep {
+    let hyper = [params.hyper0, params.hyper1, params.hyper2, params.hyper3];
+    let numbers = Numbers { lr: rate.lr, shrink: params.shrink, hyper, fix: [1.0; 2], own: 0.0, t };
+    RowStep {
         kind: kind(params),
-        lr: rate.lr,
-        eps: params.eps,
+        numbers: if params.corrects == 1 { numbers.at(t) } else { numbers },
         weight_decay: params.weight_decay,
-        shrink: params.shrink,
-        beta1: params.beta1,
-        beta2: params.beta2,
         own_count: params.own_count == 1,
         clip_value: params.clip_value,
         clip_norm: params.clip_norm,
-        t,
     }
 }

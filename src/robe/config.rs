@@ -11,7 +11,7 @@ use crate::{
     record::codec::Noise,
     robe::{
         hash::{PRIME, chunk_start, row_place},
-        storage::{BLOCKS, Storage, Words, block_words, state_words, states_of},
+        storage::{BLOCKS, Storage, Words, block_words, state_words},
     },
     stripe::Stripe,
     table::{abi, batch, rng::Purpose, row::RowLayout},
@@ -272,7 +272,7 @@ impl Config {
 
     /// The type of the states, chosen or usual.
     pub(crate) const fn state_precision(&self) -> StatePrecision {
-        StatePrecision::chosen(self.precision, self.state)
+        StatePrecision::chosen(self.precision, self.optimizer.kind, self.state)
     }
 
     /// Blocks of the array, each with its own scale and bias under an integer precision.
@@ -292,8 +292,15 @@ impl Config {
     /// # Errors
     /// [`Error::Config`] names the field, the wanted value and the found one.
     pub fn check(&self) -> Result<(), Error> {
-        self.rows().check()?;
         let fail = |field, wanted: String, found: String| Err(Error::Config { field, wanted, found });
+        if self.optimizer.kind == OptimizerKind::Own {
+            return fail(
+                "optimizer",
+                "a rule of the library: groups alone take a rule of your own".into(),
+                "own".into(),
+            );
+        }
+        self.rows().check()?;
         if self.chunk == 0 || self.chunk > PRIME {
             return fail("chunk", format!("1 to {PRIME}"), self.chunk.to_string());
         }
@@ -313,8 +320,10 @@ impl Config {
             return fail("addressing", wanted, format!("chunk {} and {} weights", self.chunk, self.weights));
         }
         let kind = self.optimizer.kind;
-        if matches!(kind, OptimizerKind::RowWiseAdaGrad | OptimizerKind::RowWiseAdam) {
-            let wanted = "sgd, momentum, adagrad or adam: a shared weight belongs to no row".into();
+        if kind.facts().of_row {
+            let all = OptimizerKind::ALL.into_iter().filter(|kind| !kind.facts().of_row).map(OptimizerKind::name);
+            let all = all.collect::<Vec<_>>().join(", ");
+            let wanted = format!("one of {all}: a shared weight belongs to no row");
             return fail("optimizer", wanted, kind.to_string());
         }
         if self.optimizer.counts_rows() || self.optimizer.clip_norm.is_some() {
@@ -340,7 +349,7 @@ impl Config {
     /// Checks that `other` can go on with this configuration's array.
     pub(crate) fn same_array(&self, other: &Self) -> Result<(), Error> {
         other.check()?;
-        let states = |config: &Self| match states_of(config.optimizer.kind) {
+        let states = |config: &Self| match config.states() {
             0 => "no state".to_owned(),
             _ => format!("the states of {}", config.optimizer.kind),
         };
@@ -363,12 +372,12 @@ impl Config {
 
     /// States of a weight: 0, 1 or 2.
     pub(crate) const fn states(&self) -> u32 {
-        states_of(self.optimizer.kind)
+        self.optimizer.kind.facts().states.len() as u32
     }
 
     /// Whether a covered weight moves even if its gradient is 0.
     pub(crate) const fn marks(&self) -> bool {
-        self.optimizer.weight_decay != 0.0 || self.optimizer.kind.has_moments()
+        self.optimizer.weight_decay != 0.0 || !self.optimizer.kind.facts().rests
     }
 
     /// The configuration of the rows that the array stands for, by which batches are checked, numbered and looked up.
@@ -530,16 +539,25 @@ impl Config {
         Ok(chunks as u32)
     }
 
-    /// Calls `take` with the words of the initial weights, piece by piece, and the position of each piece's first word. The words are the
-    /// same on every machine, and do not depend on dim and chunk.
+    /// Sets the states, FP32 side by side, that follow from weights that are given.
+    pub(crate) fn begin(&self, weights: &[f32], states: &mut [u32]) {
+        if self.optimizer.kind.facts().begins {
+            for (weight, words) in weights.iter().zip(states.chunks_exact_mut(2)) {
+                self.optimizer.begin(&[*weight], bytemuck::cast_slice_mut(words));
+            }
+        }
+    }
+
+    /// Calls `take` with the words of the initial weights, piece by piece, and the position of each piece's first word; then with the words of the states
+    /// that follow from them, if some do, and their position. The words are the same on every machine, and do not depend on dim and chunk.
     pub(crate) fn initial(
         &self,
         storage: &Storage,
-        mut take: impl FnMut(usize, &[u32]) -> Result<(), Error>,
+        mut take: impl FnMut([usize; 2], [&[u32]; 2]) -> Result<(), Error>,
     ) -> Result<(), Error> {
         use rayon::prelude::*;
         let noise = self.noise(0, Purpose::Init);
-        let (mut weights, mut words) = (Vec::new(), Vec::new());
+        let (mut weights, mut words, mut states) = (Vec::new(), Vec::new(), Vec::new());
         for first in (0..self.weights).step_by(PIECE as usize) {
             weights.resize(PIECE.min(self.weights - first) as usize, 0.0);
             let rows = weights.par_chunks_mut(ROW as usize).enumerate();
@@ -547,7 +565,10 @@ impl Config {
             let [at, end] = [first, first + weights.len() as u32].map(|weight| storage.word(weight));
             words.resize(end - at, 0);
             storage.pack(&noise, first / self.block, &weights, &mut words)?;
-            take(at, &words)?;
+            states.clear();
+            states.resize(if self.optimizer.kind.facts().begins { 2 * weights.len() } else { 0 }, 0);
+            self.begin(&weights, &mut states);
+            take([at, 2 * first as usize], [&words, &states])?;
         }
         Ok(())
     }

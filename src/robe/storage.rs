@@ -49,15 +49,6 @@ pub(crate) const fn block_words(precision: Precision, block: u32) -> u32 {
     block * precision.bits() / 32 + if precision.is_integer() { 2 } else { 0 }
 }
 
-/// States of a weight.
-pub(crate) const fn states_of(kind: OptimizerKind) -> u32 {
-    match kind {
-        OptimizerKind::Sgd => 0,
-        OptimizerKind::Adam | OptimizerKind::RowWiseAdam => 2,
-        _ => 1,
-    }
-}
-
 /// Words of the states of a block of `block` weights that have `states` states each.
 pub(crate) const fn state_words(precision: StatePrecision, states: u32, block: u32) -> u32 {
     match precision {
@@ -79,7 +70,7 @@ impl Storage {
 
     /// The storage that a call's uniforms describe.
     pub(crate) fn of(params: &Params, robe: &Robe) -> Self {
-        Self::new(record::precision(params), robe, states_of(record::kind(params)), params.facts)
+        Self::new(record::precision(params), robe, params.each, params.facts)
     }
 
     /// States of a weight.

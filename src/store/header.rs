@@ -2,7 +2,11 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use crate::{config::GroupConfig, error::Error, table::layout::Layout};
+use crate::{
+    config::{GroupConfig, OptimizerKind},
+    error::Error,
+    table::layout::Layout,
+};
 
 /// Byte at which the records begin: a page, so that they are aligned whatever their length.
 pub(crate) const PAGE: u64 = 4096;
@@ -43,7 +47,8 @@ pub(crate) struct Header {
     tables: u32,
     /// Bits of a float of an element's state.
     state_bits: u32,
-    pad: [u32; 2],
+    /// The hash of an own rule's identity, low half first; 0 for a rule of the library.
+    rule: [u32; 2],
     /// CRC-32 of all fields before this one.
     checksum: u32,
 }
@@ -64,7 +69,7 @@ impl Header {
             seed: config.seed,
             tables: crc32fast::hash(bytemuck::cast_slice(&config.tables)),
             state_bits: layout.row.state_bits,
-            pad: [0; 2],
+            rule: [layout.own_rule as u32, (layout.own_rule >> 32) as u32],
             checksum: 0,
         }
         .signed()
@@ -131,12 +136,13 @@ impl Header {
             ("words of a record", wanted.record_words, found.record_words),
             ("checksum of the tables' rows", wanted.tables, found.tables),
             ("seed", wanted.seed, found.seed),
+            ("hash of the rule", wanted.rule[0], found.rule[0]),
+            ("hash of the rule", wanted.rule[1], found.rule[1]),
         ];
         if let Some((what, wanted, found)) = shape.into_iter().find(|(_, wanted, found)| wanted != found) {
             let remedy = "open it with the configuration it was made for";
             if what == "optimizer" {
-                let names = ["SGD", "AdaGrad", "row-wise AdaGrad", "momentum", "Adam", "row-wise Adam"];
-                let name = |kind| names.get(kind as usize).map_or("another", |name| name);
+                let name = |kind| OptimizerKind::ALL.get(kind as usize).map_or("own", |kind| kind.name());
                 return fail(what, name(wanted).into(), name(found).into(), remedy);
             }
             return fail(what, wanted.to_string(), found.to_string(), remedy);
@@ -230,6 +236,6 @@ mod tests {
         assert_eq!(read(of(&config()).bytes(), &of(&free)), Ok(Some(of(&config()))));
         let text = Header::read("file", of(&config()).bytes(), &of(&GroupConfig::new(&[50, 70], 5).with_seed(9)));
         let text = text.unwrap_err().to_string();
-        assert!(text.contains("wanted SGD, found AdaGrad"), "{text}");
+        assert!(text.contains("wanted sgd, found adagrad"), "{text}");
     }
 }

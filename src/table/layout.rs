@@ -5,6 +5,7 @@ use std::ops::Range;
 use crate::{
     config::{GroupConfig, Placement, Policy},
     error::Error,
+    rules::OwnRule,
     stripe::Stripe,
     table::{
         abi::{NONE, Piece, RECENT, Share},
@@ -44,6 +45,8 @@ pub struct Layout {
     pub freqs_per_piece: u32,
     /// Ways of a set that hold recent rows ([`Policy::Window`](crate::Policy::Window)); 0 where every row has a slot.
     pub window_ways: u32,
+    /// The hash of an own rule's identity; 0 for a rule of the library.
+    pub(crate) own_rule: u64,
     /// The share of each table; empty if all tables share all sets.
     pub(crate) shares: Vec<Share>,
 }
@@ -55,7 +58,7 @@ impl Layout {
     /// [`Error::Config`] as [`GroupConfig::check`], and for a piece too small for a record or a window too small for a slot.
     pub fn new(config: &GroupConfig, piece_bytes: u64) -> Result<Self, Error> {
         config.check()?;
-        let row = RowLayout::of(config.dim, config.precision, &config.optimizer, config.state);
+        let row = RowLayout::by_facts(config.dim, config.precision, &config.optimizer, &config.facts(), config.state);
         let total_rows = config.total_rows() as u32;
         let stride = row.stride();
         let window_bytes = config.window_bytes.unwrap_or(u64::MAX).min(piece_bytes);
@@ -116,6 +119,7 @@ impl Layout {
             freq_bits,
             freqs_per_piece,
             window_ways: if windowed { config.window_ways } else { 0 },
+            own_rule: config.own().map_or(0, OwnRule::hash),
             shares,
         })
     }

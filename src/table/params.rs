@@ -1,7 +1,8 @@
 //! The uniform of a call, made from configuration and layout: the same on both backends.
 
 use crate::{
-    config::{GroupConfig, Optimizer, OptimizerKind, OutOfRange, Policy, Pooling, Rounding},
+    config::{GroupConfig, Optimizer, OutOfRange, Policy, Pooling, Rounding},
+    rules::OwnRule,
     table::{
         abi::{NONE, Params, Rate, Robe},
         layout::Layout,
@@ -52,6 +53,8 @@ impl Params {
 
     pub(crate) fn new(config: &GroupConfig, layout: &Layout, mode: Mode, purpose: Purpose) -> Self {
         let optimizer = &config.optimizer;
+        let (facts, [hyper0, hyper1, hyper2, hyper3]) =
+            (config.facts(), config.own().map_or(optimizer.hyper(), OwnRule::hyper));
         let spread = layout.spread();
         Self {
             indices: 0,
@@ -90,17 +93,16 @@ impl Params {
             payload_half: layout.row.payload_half,
             record_words: layout.row.record_words,
             row_quads: layout.row.row_quads,
-            optimizer: match optimizer.kind {
-                OptimizerKind::Sgd => 0,
-                OptimizerKind::AdaGrad => 1,
-                OptimizerKind::RowWiseAdaGrad => 2,
-                OptimizerKind::Momentum => 3,
-                OptimizerKind::Adam => 4,
-                OptimizerKind::RowWiseAdam => 5,
-            },
+            optimizer: optimizer.kind as u32,
+            each: facts.states.len() as u32,
+            corrects: u32::from(facts.corrects),
+            begins: u32::from(facts.begins),
             purpose: purpose as u32,
             total_rows: layout.total_rows,
-            eps: optimizer.eps,
+            hyper0,
+            hyper1,
+            hyper2,
+            hyper3,
             weight_decay: if optimizer.decoupled { 0.0 } else { optimizer.weight_decay },
             lanes: layout.row.lanes,
             partials: 0,
@@ -111,8 +113,6 @@ impl Params {
             zero: 0,
             scalars: layout.row.scalars,
             shrink: if optimizer.decoupled { optimizer.weight_decay } else { 0.0 },
-            beta1: optimizer.beta1,
-            beta2: optimizer.beta2,
             own_count: u32::from(optimizer.counts_rows()),
             clip_value: optimizer.clip_value.unwrap_or_default(),
             clip_norm: optimizer.clip_norm.unwrap_or_default(),

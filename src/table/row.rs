@@ -1,6 +1,10 @@
 //! The layout of one row: in its record, and in FP32 in a slot.
 
-use crate::config::{Optimizer, OptimizerKind, Precision, StatePrecision};
+pub use crate::rules::{STATE_MOMENT, STATE_SIGNED};
+use crate::{
+    config::{Optimizer, OptimizerKind, Precision, StatePrecision},
+    rules::Facts,
+};
 
 /// Number of floats that an invocation moves at once: 4 if every row starts at a multiple of 16 bytes, else 1.
 #[inline]
@@ -18,24 +22,6 @@ pub(crate) const fn row_lanes(dim: u32) -> u32 {
         32
     } else {
         quads.next_power_of_two()
-    }
-}
-
-/// A state of an element that may be negative.
-pub const STATE_SIGNED: u32 = 1;
-/// A state of an element that is a moment; the others are sums of squares, as AdaGrad's (SPEC 3).
-pub const STATE_MOMENT: u32 = 2;
-
-/// The facts of each state that an element has under a rule, and the number of states that a row has as a whole.
-const fn states(kind: OptimizerKind) -> (&'static [u32], u32) {
-    const FIRST: u32 = STATE_SIGNED | STATE_MOMENT;
-    match kind {
-        OptimizerKind::Sgd => (&[], 0),
-        OptimizerKind::AdaGrad => (&[0], 0),
-        OptimizerKind::RowWiseAdaGrad => (&[], 1),
-        OptimizerKind::Momentum => (&[FIRST], 0),
-        OptimizerKind::Adam => (&[FIRST, STATE_MOMENT], 0),
-        OptimizerKind::RowWiseAdam => (&[FIRST], 1),
     }
 }
 
@@ -91,10 +77,21 @@ impl RowLayout {
     /// The layout of a row of `dim` weights for an optimiser whose state in a record has the type `state`, or the usual one.
     #[must_use]
     pub const fn of(dim: u32, precision: Precision, optimizer: &Optimizer, state: Option<StatePrecision>) -> Self {
-        let (states, own) = states(optimizer.kind);
+        Self::by_facts(dim, precision, optimizer, optimizer.kind.facts(), state)
+    }
+
+    /// As [`of`](Self::of), for a rule with these facts.
+    pub(crate) const fn by_facts(
+        dim: u32,
+        precision: Precision,
+        optimizer: &Optimizer,
+        facts: &Facts,
+        state: Option<StatePrecision>,
+    ) -> Self {
+        let Facts { states, of_row, .. } = *facts;
         let each = states.len() as u32;
-        let scalars = own + optimizer.counts_rows() as u32;
-        let state_bits = match StatePrecision::chosen(precision, state) {
+        let scalars = of_row as u32 + optimizer.counts_rows() as u32;
+        let state_bits = match StatePrecision::chosen(precision, optimizer.kind, state) {
             _ if each == 0 => 32,
             StatePrecision::Fp32 => 32,
             StatePrecision::Fp16 => 16,

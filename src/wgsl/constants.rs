@@ -19,7 +19,7 @@ const STAGES: [&str; 4] = ["exchange", "gather", "merge", "update"];
 /// A field's name, the end of its value in WGSL, and its value where it is a constant. Of floats only 0, which switches a part off, is one.
 type Field = (&'static str, &'static str, fn(&Params) -> Option<u32>);
 
-const FIELDS: [Field; 21] = [
+const FIELDS: [Field; 23] = [
     ("dim", "u", |params| Some(params.dim)),
     ("bits", "u", |params| Some(params.bits)),
     ("stochastic", "u", |params| Some(params.stochastic)),
@@ -34,6 +34,8 @@ const FIELDS: [Field; 21] = [
     ("row_quads", "u", |params| Some(params.row_quads)),
     ("lanes", "u", |params| Some(params.lanes)),
     ("optimizer", "u", |params| Some(params.optimizer)),
+    ("each", "u", |params| Some(params.each)),
+    ("corrects", "u", |params| Some(params.corrects)),
     ("own_count", "u", |params| Some(params.own_count)),
     ("shrink", ".0", |params| (params.shrink == 0.0).then_some(0)),
     ("clip_value", ".0", |params| (params.clip_value == 0.0).then_some(0)),
@@ -75,6 +77,11 @@ impl Constants {
     #[must_use]
     pub fn texts(params: &Params) -> [Self; 2] {
         [params.weighted, 1].map(|weighted| Self::of(&Params { weighted, ..*params }))
+    }
+
+    /// The number of the update rule, if it is a constant.
+    pub(super) fn rule(self) -> Option<u32> {
+        position("optimizer").and_then(|at| self.0[at])
     }
 
     /// Those that the stage `name` has, whose text is `text`.

@@ -1,6 +1,6 @@
 //! The corrections of Adam, which must be equal bit for bit (SPEC 3, What must hold).
 
-use hotrow::{Context, internals::rows::correction, wgpu};
+use hotrow::{Context, internals::correction, wgpu};
 
 use crate::caller::{self, Shader, UNIFORM, WRITE, download, storage};
 use hotrow_harness::device::with_gpu;

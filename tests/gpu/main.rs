@@ -25,6 +25,7 @@ mod low_precision;
 mod memory;
 mod naive_runs;
 mod order;
+mod own_rules;
 mod parts;
 mod pins;
 mod pipelines;

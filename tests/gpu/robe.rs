@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use hotrow::internals::Pieces as _;
 use hotrow::{
     Batch, Calls, Context, CpuSharedGroup, Error, FloatBuffer, GradSlice, Init, LossScale, MemoryReport, Mode,
-    Optimizer, Precision, Scaler, SharedGroup, StatePrecision,
+    Optimizer, OptimizerKind, Precision, Scaler, SharedGroup, StatePrecision,
     internals::RankBody,
     prelude::*,
     robe::{self, Addressing, Backward, Config, RobeSnapshot, hash::PRIME},
@@ -161,6 +161,7 @@ fn windows_change_no_bit(context: &Context) {
                     let states = match config.state {
                         Some(StatePrecision::Int8) if each > 0 => 1 + each * config.block / 4,
                         Some(StatePrecision::Fp32) => each * config.block,
+                        _ if config.optimizer.kind == OptimizerKind::Ftrl => each * config.block,
                         _ => each * config.block / 2,
                     };
                     (words.max(states), config.weights.div_ceil(config.block))

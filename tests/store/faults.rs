@@ -178,7 +178,7 @@ fn of_another_shape() {
     assert_eq!(with(|c| c.dim = 11), ("dim", "11".into(), "12".into()));
     assert_eq!(with(|c| c.precision = Precision::Int4), ("bits of a weight", "4".into(), "8".into()));
     let optimizer = with(|c| c.optimizer.kind = OptimizerKind::RowWiseAdaGrad);
-    assert_eq!(optimizer, ("optimizer", "row-wise AdaGrad".into(), "SGD".into()));
+    assert_eq!(optimizer, ("optimizer", "row-wise-adagrad".into(), "sgd".into()));
     assert_eq!(with(|c| c.seed = 5), ("seed", "5".into(), "0".into()));
     // Settings that may change from run to run.
     let mut other = config();

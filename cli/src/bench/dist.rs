@@ -116,7 +116,7 @@ impl Args {
         let rows = trace.ids.iter().max().map_or(1, |&row| row + 1);
         let mut config = GroupConfig::new(&[rows], self.dim)
             .with_precision(self.precision)
-            .with_optimizer(Optimizer::sgd(0.01).with_kind(self.optimizer))
+            .with_optimizer(Optimizer::usual(self.optimizer, 0.01))
             .with_cache_rows((u64::from(rows) * u64::from(self.cache_percent)).div_ceil(100) as u32);
         config.seed = seed;
         config

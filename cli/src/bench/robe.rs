@@ -76,7 +76,7 @@ struct Plan<'a> {
 }
 
 pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
-    let optimizer = Optimizer::sgd(1e-3).with_kind(args.optimizer);
+    let optimizer = Optimizer::usual(args.optimizer, 1e-3);
     ensure_usage!(
         !matches!(optimizer.kind, OptimizerKind::RowWiseAdaGrad | OptimizerKind::RowWiseAdam),
         "--optimizer: wanted sgd, momentum, adagrad or adam with bench robe, found {}; a shared weight belongs to no row",

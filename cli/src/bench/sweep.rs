@@ -213,7 +213,7 @@ impl<'a> Sweep<'a> {
         config.rounding = rounding.unwrap_or(config.rounding);
         (config.policy, config.window_ways) = (policy.unwrap_or(Policy::Lru), self.args.window.window_ways);
         config.cache_rows = policy.map_or(0, |_| self.shape.cache_rows());
-        config.optimizer = Optimizer::sgd(1e-3).with_kind(self.args.optimizer);
+        config.optimizer = Optimizer::usual(self.args.optimizer, 1e-3);
         config.init = Init::Uniform { low: -0.1, high: 0.1 };
         Curve { setting, config }
     }

@@ -182,7 +182,7 @@ fn largest_batch(input: &Input) -> u64 {
 fn job<'a>(args: &Args, input: &'a Input) -> Result<Job<'a>, Failure> {
     let config = GroupConfig::new(&[input.rows], args.dim)
         .with_precision(args.precision)
-        .with_optimizer(Optimizer::sgd(0.01).with_kind(args.optimizer));
+        .with_optimizer(Optimizer::usual(args.optimizer, 0.01));
     let group = PlannedGroup::new(config, !args.inference, BINDING).map_err(Failure::usage)?;
     let memory = args.budget(input.rows);
     let own = (group.lookup as f64 * input.per_sample).ceil() as u64;

@@ -82,7 +82,7 @@ impl Args {
                 .with_state(self.state)
                 .with_policy(policy)
                 .with_placement(placement)
-                .with_optimizer(Optimizer::sgd(0.01).with_kind(optimizer));
+                .with_optimizer(Optimizer::usual(optimizer, 0.01));
             // The percentage is at most 100, so this is at most the number of rows.
             let rows = config.total_rows();
             config.cache_rows = ((rows as f64 * cache_percent / 100.0).ceil() as u64).min(rows) as u32;
@@ -128,7 +128,7 @@ impl Args {
         let mut plans = Vec::new();
         for (((dim, chunk), compression), (optimizer, batch)) in pairs(&arrays, &calls) {
             let mut config = Config::compressed(&self.rows, dim, compression, chunk).map_err(Failure::usage)?;
-            config.optimizer = Optimizer::sgd(0.01).with_kind(optimizer);
+            config.optimizer = Optimizer::usual(optimizer, 0.01);
             // Windows are as large as bindings on a Vulkan device.
             config.set_window_bytes(Some(BINDING));
             config.check_batch(batch, batch).map_err(|error| {

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import operator
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import version as _version
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 __version__ = _version("hotrow")
 __all__ = [
-    "AdaGrad", "Adam", "Codes", "DeviceError", "Error", "FileError", "Group", "InvalidType", "InvalidValue", "Momentum", "Normal", "OrderError",
-    "OutOfMemory", "RowIndexError", "RowWiseAdaGrad", "RowWiseAdam", "SGD", "SharedGroup", "Uniform", "plan_memory", "simulate",
+    "AdaGrad", "Adam", "Codes", "DeviceError", "Error", "FileError", "Ftrl", "Group", "InvalidType", "InvalidValue", "Lion", "Momentum", "Normal", "OrderError",
+    "OutOfMemory", "RowIndexError", "RowWiseAdaGrad", "RowWiseAdam", "Rule", "SGD", "SharedGroup", "Uniform", "plan_memory", "simulate",
 ]  # fmt: skip
 
 Settings = dict[str, Any]
@@ -61,6 +61,32 @@ def Adam(lr: float, betas: tuple[float, float] = (0.9, 0.999), **more: Any) -> S
     return {"kind": "adam", "lr": lr, "betas": betas, **more}
 
 
+def Ftrl(lr: float, l1: float = 0.0, l2: float = 0.0, beta: float = 1.0, **more: Any) -> Settings:
+    """FTRL-Proximal. A weight is 0 where l1 outweighs its gradients. State is FP32. l2 is twice TensorFlow's."""
+    return {"kind": "ftrl", "lr": lr, "l1": l1, "l2": l2, "beta": beta, **more}
+
+
+def Lion(lr: float, beta1: float = 0.9, beta2: float = 0.99, weight_decay: float = 0.0, **more: Any) -> Settings:
+    """Lion: each weight goes by lr. Weight decay is decoupled, as in AdamW."""
+    return {"kind": "lion", "lr": lr, "beta1": beta1, "beta2": beta2, "weight_decay": weight_decay, "decoupled": True, **more}
+
+
+def Rule(
+    name: str, states: Sequence[str], wgsl: str, step: Callable[..., Any], first: Callable[[Any], Any] | None = None, *,
+    lr: float = 0.01, hyper: Mapping[str, float] | None = None, **more: Any,
+) -> Settings:  # fmt: skip
+    """An update rule of your own, for groups on the CPU and on a GPU.
+
+    states: of each element, at most two of "sum", "signed sum", "moment" and "signed moment", which decide their form in a packed row.
+    wgsl: `fn rule(e: Element, n: Numbers) -> Element` for the GPU (docs/python.md). hyper: at most four numbers, n.hyper.x to n.hyper.w there.
+    step: the same for the CPU, with float32 arrays of shape (rows, dim): step(n, g, w, *states) returns w, or (w, *states). n.lr, n.t (number of the step),
+    n.decay (decoupled weight decay) and n.<name> of each of hyper. An exception or another shape fails the step, and no row moves.
+    first: the states of new weights, first(w) with w of shape (1, dim); zeros without it.
+    """
+    numbers = [(str(key), _number(f"rule, hyper, {key}", value)) for key, value in (hyper or {}).items()]
+    return {"kind": "own", "lr": lr, "rule": _native.OwnRule(name, list(states), numbers, wgsl, step, first), **more}
+
+
 def RowWiseAdam(lr: float, betas: tuple[float, float] = (0.9, 0.999), **more: Any) -> Settings:
     """Adam with one second moment for each row."""
     return {"kind": "row_wise_adam", "lr": lr, "betas": betas, **more}
@@ -86,6 +112,11 @@ def _number(name: str, value: Any, whole: bool = False) -> Any:
         raise InvalidValue(f"{name}: wanted a {'whole ' * whole}number, found {value!r}; change this setting") from None
 
 
+def _own(optimizer: Any) -> Any:
+    """The rule of one's own in the settings of an optimiser, if there is one."""
+    return optimizer.get("rule") if isinstance(optimizer, dict) else None
+
+
 def _json(settings: Mapping[str, Any]) -> str:
     def plain(value: Any) -> Any:
         if hasattr(value, "tolist"):  # numbers and arrays of numpy's
@@ -103,7 +134,9 @@ def _json(settings: Mapping[str, Any]) -> str:
         if not isinstance(rule["betas"], (tuple, list)) or len(rule["betas"]) != 2:
             raise InvalidValue(f"optimizer, betas: wanted two numbers, found {rule['betas']!r}; (0.9, 0.999) is usual")
         rule = {**{name: value for name, value in rule.items() if name != "betas"}, **dict(zip(("beta1", "beta2"), rule["betas"]))}
-    for name in ("lr", "eps", "weight_decay", "beta1", "beta2", "clip_value", "clip_norm"):
+    if "rule" in rule:
+        given["optimizer"] = rule = {name: value for name, value in rule.items() if name != "rule"}
+    for name in ("lr", "eps", "weight_decay", "beta1", "beta2", "l1", "l2", "beta", "clip_value", "clip_norm"):
         if name in rule and not (rule[name] is None and name.startswith("clip")):
             given["optimizer"] = rule = {**rule, name: _number(f"optimizer, {name}", rule[name])}
     try:
@@ -151,7 +184,7 @@ class Group(_Group):
     rows: the number of rows of each table. dim: weights of a row.
     precision: "fp32", "fp16", "int8", "int4" or "int2", in which the table stores a weight.
     cache_rows: rows that the FP32 cache holds, 0 for none. policy: "lru", "lfu", "window" or "static".
-    optimizer: hotrow.SGD(lr), AdaGrad, RowWiseAdaGrad, Momentum, Adam or RowWiseAdam.
+    optimizer: hotrow.SGD(lr), AdaGrad, RowWiseAdaGrad, Momentum, Adam, RowWiseAdam, Ftrl, Lion, or a hotrow.Rule of your own.
     pooling: "sum", "mean" or "none". placement, on a GPU: "auto", "device", "mapped" or "staged".
     device: "cpu"; "gpu", a software driver too; "auto", a GPU if there is one, else the CPU.
     seed: of initial values and rounding, 0 to 2^32 - 1. values: float32 of shape (rows, dim), the initial weights of all tables.
@@ -169,7 +202,7 @@ class Group(_Group):
     ) -> Group:  # fmt: skip
         settings |= dict(precision=precision, cache_rows=cache_rows, policy=policy, optimizer=optimizer, pooling=pooling)
         settings |= dict(placement=placement, seed=seed, write_rounding=write_rounding)
-        return super().__new__(cls, "rows", rows, dim, _json(settings), str(device), values)
+        return super().__new__(cls, "rows", rows, dim, _json(settings), str(device), values, _own(optimizer))
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, device: str = "auto", placement: str = "auto") -> Group:
@@ -181,6 +214,8 @@ class Group(_Group):
         """The group of a file, but for settings of our own."""
         config: Settings = json.loads(_native.saved_settings(path)) | own
         del config["stripe"]
+        if config.pop("rule") is not None:
+            raise InvalidValue("rule: wanted a rule of the library, found a file of a rule of your own; make the group with it, then call load(path)")
         group = cls(config.pop("tables"), config.pop("dim"), device=device, **config)
         group.load(path)
         return group
@@ -204,6 +239,8 @@ class Group(_Group):
 
     def write_codes(self, table: int, codes: Codes) -> None:
         """Replaces the packed rows of a table by arrays of the form that read_codes returns; the states of the optimiser stay."""
+        if self.config["optimizer"]["kind"] == "ftrl":
+            raise InvalidValue("optimizer: wanted another rule for packed rows, found ftrl, whose state follows from exact weights; call write_rows")
         first, rows = self._table(table)
         packed = self.packed(first, rows)
         stride, start, length = self.packed_layout

@@ -1,12 +1,18 @@
 import os
+from collections.abc import Callable
 from typing import Any
 
 from numpy import float32, uint8
 from numpy.typing import ArrayLike, NDArray
 from typing_extensions import Self
 
+class OwnRule:
+    def __new__(
+        cls, name: str, states: list[str], hyper: list[tuple[str, float]], wgsl: str, step: Callable[..., Any], first: Callable[[Any], Any] | None,
+    ) -> Self: ...  # fmt: skip
+
 class Table:
-    def __new__(cls, kind: str, rows: ArrayLike, dim: int, settings: str, device: str = ..., values: ArrayLike | None = ...) -> Self: ...
+    def __new__(cls, kind: str, rows: ArrayLike, dim: int, settings: str, device: str = ..., values: ArrayLike | None = ..., rule: OwnRule | None = ...) -> Self: ...
     @property
     def dim(self) -> int: ...
     @property

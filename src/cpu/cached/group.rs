@@ -27,6 +27,7 @@ use crate::{
         rng::Purpose,
         step_state::{Pending, StepState, no_prefetch},
     },
+    wgsl::check_rule,
 };
 
 /// Most bytes of a piece if the configuration does not say.
@@ -100,6 +101,7 @@ impl CpuGroup {
     fn of(config: GroupConfig, source: Option<&dyn Source>) -> Result<Self, Error> {
         let layout = Layout::new(&config, PIECE_BYTES)?;
         layout.log_ways();
+        config.own().map(check_rule).transpose()?;
         let tables = Tables::new(&config, layout, source)?;
         Ok(Self { config, tables, space: None, linear: Vec::new(), state: StepState::Idle })
     }
@@ -126,7 +128,7 @@ impl CpuGroup {
         }
         let params = self.params(Mode::Train, Purpose::Update).batch(indices, bags, weighted);
         if indices > 0 {
-            self.update_rows(&params, &Rate::new(&self.config.optimizer), grad_outputs, scaler);
+            self.update_rows(&params, &Rate::new(&self.config.optimizer), grad_outputs, scaler)?;
         }
         self.state.end_forward();
         Ok(())

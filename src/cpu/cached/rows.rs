@@ -43,6 +43,7 @@ impl CpuGroup {
     pub(crate) fn assign(&mut self, list: &[u32], values: &[f32]) -> Result<(), Error> {
         let params = &self.params(Mode::Frozen, Purpose::Write);
         let mut bypassed = reserved("swaps", list.len())?;
+        let optimizer = self.config.optimizer;
         let Tables { layout, tables, ways, cache, records, .. } = &mut self.tables;
         let (sets, layout) = (layout.sets_of_rows(), &layout.row);
         let (dim, slot_words) = (layout.dim as usize, layout.slot_words() as usize);
@@ -55,7 +56,9 @@ impl CpuGroup {
             } else if slot == NONE {
                 bypassed.push(keyed(row, at));
             } else {
-                cache[slot as usize * slot_words..][..dim].copy_from_slice(values(at));
+                let (weights, rest) = cache[slot as usize * slot_words..][..slot_words].split_at_mut(dim);
+                weights.copy_from_slice(values(at));
+                optimizer.begin(weights, rest);
                 ways[way_at(params.ways(), slot, Field::Flags)] |= DIRTY;
             }
         }
@@ -69,6 +72,7 @@ impl CpuGroup {
                 let (row, record) = (key(entry), records.row(key(entry)));
                 rows::unpack(layout, record, weights, state);
                 weights.copy_from_slice(values(number(entry)));
+                optimizer.begin(weights, state);
                 if !rows::pack(layout, &noise, row, weights, state, record) {
                     enter(params, tables, &mut tally, row);
                     tally.add(SKIPPED_ROWS);

@@ -118,7 +118,8 @@ impl Shard for CpuGroup {
             && indices > 0
         {
             space.factors[..indices as usize].copy_from_slice(accesses);
-            self.update_rows(&params, &Rate::new(&self.config.optimizer), GradSlice::F32(gradients), &scaler.verdict());
+            let rate = Rate::new(&self.config.optimizer);
+            self.update_rows(&params, &rate, GradSlice::F32(gradients), &scaler.verdict())?;
         }
         self.state.end_forward();
         Ok(())

@@ -53,7 +53,7 @@ impl Space {
     pub(crate) fn clear(&mut self) {
         (self.accesses, self.numbered, self.settled) = (0, false, true);
         self.sorter.sort(0, 1);
-        self.distinct.iter_mut().for_each(|distinct| distinct.listed = [0; 2]);
+        self.distinct.iter_mut().for_each(|distinct| (distinct.len, distinct.listed) = (0, [0; 2]));
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{
             settle::{Call, State, settle},
             space::Space,
             tables::Tables,
-            update::{Moves, move_all, move_distinct},
+            update::{Moves, count_missed, move_all, move_distinct, move_own, own_rows},
             weight_gradient::weight_gradient,
         },
         share::{self, key},
@@ -150,21 +150,31 @@ impl CpuGroup {
         rate: &Rate,
         grad_outputs: GradSlice<'_>,
         scaler: &ScalerState,
-    ) {
-        inside(params.indices as usize, || self.move_rows_of_batch(params, rate, grad_outputs, scaler));
+    ) -> Result<(), Error> {
+        // An own rule runs on the calling thread.
+        match self.config.own().is_some() {
+            true => self.move_rows_of_batch(params, rate, grad_outputs, scaler),
+            false => inside(params.indices as usize, || self.move_rows_of_batch(params, rate, grad_outputs, scaler)),
+        }
     }
 
-    fn move_rows_of_batch(&mut self, params: &Params, rate: &Rate, grad_outputs: GradSlice<'_>, scaler: &ScalerState) {
+    fn move_rows_of_batch(
+        &mut self,
+        params: &Params,
+        rate: &Rate,
+        grad_outputs: GradSlice<'_>,
+        scaler: &ScalerState,
+    ) -> Result<(), Error> {
         // Frequencies are counted by one thread. Under an overflow nothing else is left to do.
         if !self.tables.freqs.is_empty() || scaler.overflow != 0 {
             self.count_distinct();
         }
         let (Some(space), Tables { layout, tables, ways, cache, records, .. }) = (&mut self.space, &mut self.tables)
         else {
-            return;
+            return Ok(());
         };
         if scaler.overflow != 0 {
-            return;
+            return Ok(());
         }
         let counts = !space.settled;
         if counts {
@@ -184,10 +194,19 @@ impl CpuGroup {
             tables: &Mutex::new(&mut tables[..]),
             parts: share::parts(list.len()),
         };
+        let slot_words = record::slot_words(params);
+        if let Some(own) = self.config.own() {
+            let rows = own_rows(list, space.distinct.as_ref());
+            if counts {
+                rows.iter().for_each(|(row, ..)| count_missed(&moves, *row));
+            }
+            return move_own(&moves, own, &rows, cache, slot_words, ways, records);
+        }
         match &mut space.distinct {
             None => move_all(&moves, list, records, counts),
-            Some(distinct) => move_distinct(&moves, distinct, cache, record::slot_words(params), ways, records),
+            Some(distinct) => move_distinct(&moves, distinct, cache, slot_words, ways, records),
         }
+        Ok(())
     }
 }
 

@@ -21,14 +21,16 @@ use crate::{
             counters::{Tally, counter},
         },
     },
+    error::Error,
     host::{
         locked,
         pages::Buffer,
         trusted::{AHEAD, prefetch, prefetch_lines, shared},
     },
     record::{codec::Noise, rows},
+    rules::{Element, OwnRule},
     table::{
-        abi::{DIRTY, Field, Params, way_at},
+        abi::{DIRTY, Field, NONE, Params, way_at},
         row::RowLayout,
     },
 };
@@ -61,7 +63,7 @@ thread_local! {
 pub(crate) struct Moves<'a> {
     pub(crate) params: &'a Params,
     pub(crate) layout: &'a RowLayout,
-    pub(crate) rule: &'a rows::Rule,
+    pub(crate) rule: &'a rows::RowStep,
     pub(crate) noise: &'a Noise,
     /// The gradients of the accesses, in the order of their rows.
     pub(crate) gradients: Gradients<'a>,
@@ -202,4 +204,118 @@ pub(crate) fn move_distinct(
     let bypassed = &distinct.bypassed[..others];
     move_resident(moves, residents, &distinct.rows, cache, words, shared(ways));
     move_bypassed(moves, bypassed, &distinct.rows, records);
+}
+
+/// A distinct row of a step, its accesses, and its slot, or NONE.
+pub(crate) type OwnRow = (u32, Range<usize>, u32);
+
+/// The distinct rows of a step, from its sorted accesses or from the lists of a step with a cache.
+pub(crate) fn own_rows(accesses: &[u64], distinct: Option<&Distinct>) -> Vec<OwnRow> {
+    let Some(distinct) = distinct else {
+        let mut start = 0;
+        let runs = accesses.chunk_by(|&a, &b| key(a) == key(b));
+        return runs
+            .map(|run| {
+                (
+                    key(run[0]),
+                    start..{
+                        start += run.len();
+                        start
+                    },
+                    NONE,
+                )
+            })
+            .collect();
+    };
+    let row = |at: usize| {
+        (key(distinct.rows[at]), number(distinct.rows[at]) as usize..number(distinct.rows[at + 1]) as usize)
+    };
+    (0..distinct.len).map(|at| (row(at), distinct.places[at])).map(|((row, run), place)| (row, run, place)).collect()
+}
+
+/// Counts the only miss of a row of a table without a cache.
+pub(crate) fn count_missed(moves: &Moves<'_>, row: u32) {
+    moves.part(|_, tally| {
+        enter(moves.params, moves.tables, tally, row);
+        tally.add_missed();
+    });
+}
+
+/// Moves the rows of a step by an own rule, which takes all of them at once.
+pub(crate) fn move_own(
+    moves: &Moves<'_>,
+    own: &OwnRule,
+    rows: &[OwnRow],
+    cache: &mut [f32],
+    words: usize,
+    ways: &mut [u32],
+    records: &mut [u32],
+) -> Result<(), Error> {
+    let Some(given) = own.given() else { return Err(own.fault("rule", "the rule itself", "its name alone".into())) };
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let (layout, dim, each) = (moves.layout, moves.layout.dim as usize, moves.params.each as usize);
+    let record_words = layout.record_words as usize;
+    let (mut grads, mut floats, mut strided) =
+        (vec![0.0; dim], vec![0.0; layout.row_words as usize], Buffer::default());
+    let (mut elements, mut fine) = (Vec::with_capacity(rows.len() * dim), Vec::with_capacity(rows.len()));
+    for (row, run, slot) in rows {
+        moves.sum(run.clone(), &mut grads, &mut strided);
+        let (weights, states) = floats.split_at_mut(dim);
+        match *slot {
+            NONE => rows::unpack(layout, &records[*row as usize * record_words..][..record_words], weights, states),
+            slot => floats.copy_from_slice(&cache[slot as usize * words..][..layout.row_words as usize]),
+        }
+        let (weights, states) = floats.split_at(dim);
+        fine.push(rows::bound(moves.rule, &mut grads, weights));
+        let decay = moves.rule.weight_decay;
+        let state = |k: usize, e: usize| if k < each { states[k * dim + e] } else { 0.0 };
+        elements.extend((0..dim).map(|e| Element {
+            g: grads[e] + decay * weights[e],
+            w: weights[e],
+            states: [state(0, e), state(1, e)],
+        }));
+    }
+    let before = elements.clone();
+    let failed = |found: String| own.fault("step", "a step that succeeds", found);
+    given.steps(&mut elements, dim, &moves.rule.numbers).map_err(failed)?;
+    let numbers = |e: &Element| [e.w, e.states[0], e.states[1]];
+    for (((row, _, slot), fine), (old, new)) in rows.iter().zip(fine).zip(before.chunks(dim).zip(elements.chunks(dim)))
+    {
+        let finite = fine && new.iter().all(|e| e.g.is_finite() && numbers(e)[..=each].iter().all(|x| x.is_finite()));
+        let changed = old
+            .iter()
+            .zip(new)
+            .any(|(old, new)| numbers(old).map(f32::to_bits)[..=each] != numbers(new).map(f32::to_bits)[..=each]);
+        let floats = &mut floats[..dim * (1 + each)];
+        for (e, new) in new.iter().enumerate() {
+            (0..=each).for_each(|k| floats[k * dim + e] = numbers(new)[k]);
+        }
+        let (weights, states) = floats.split_at(dim);
+        let moved = finite
+            && match *slot {
+                NONE => {
+                    let record = &mut records[*row as usize * record_words..][..record_words];
+                    !changed || rows::pack(layout, moves.noise, *row, weights, states, record)
+                }
+                slot => {
+                    cache[slot as usize * words..][..floats.len()].copy_from_slice(floats);
+                    ways[way_at(moves.params.ways(), slot, Field::Flags)] |= DIRTY;
+                    true
+                }
+            };
+        moves.part(|_, tally| match (moved, *slot) {
+            (true, NONE) => {
+                enter(moves.params, moves.tables, tally, *row);
+                tally.add(counter::BYPASS_WRITES);
+            }
+            (true, _) => {}
+            (false, _) => {
+                enter(moves.params, moves.tables, tally, *row);
+                tally.add(counter::SKIPPED_ROWS);
+            }
+        });
+    }
+    Ok(())
 }

@@ -97,9 +97,10 @@ impl CpuSharedGroup {
         let layout = Layout::new(&rows, u64::MAX)?;
         let storage = config.storage();
         let words = storage.all();
-        let (mut memory, states) = (zeroed("weights", words.memory)?, zeroed("states", words.states)?);
-        config.initial(&storage, |at, words| {
-            memory[at..at + words.len()].copy_from_slice(words);
+        let (mut memory, mut states) = (zeroed("weights", words.memory)?, zeroed("states", words.states)?);
+        config.initial(&storage, |at, [words, begun]| {
+            memory[at[0]..][..words.len()].copy_from_slice(words);
+            states.iter_mut().skip(at[1]).zip(begun).for_each(|(state, begun)| *state = *begun);
             Ok(())
         })?;
         let (tables, features) = (table_words(&rows), features(&rows));
@@ -121,7 +122,8 @@ impl CpuSharedGroup {
         }
     }
 
-    /// Replaces the shared weights, rounded to the array's precision by [`Config::write_rounding`]. The optimiser's state stays.
+    /// Replaces the shared weights, rounded to the array's precision by [`Config::write_rounding`]. The optimiser's state stays; FTRL's y becomes
+    /// that of the new weights.
     ///
     /// # Errors
     /// [`Error::Length`] unless there are |M| weights; [`Error::Source`] for the first weight that is not finite, and for the first block
@@ -132,6 +134,7 @@ impl CpuSharedGroup {
         check_weights(&self.config, weights)?;
         let mut words = zeroed("weights", self.memory.len())?;
         self.storage.pack(&self.config.noise(self.tables[0], Purpose::Write), 0, weights, &mut words)?;
+        self.config.begin(weights, &mut self.states);
         self.memory = words;
         Ok(())
     }

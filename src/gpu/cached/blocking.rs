@@ -15,6 +15,7 @@ use crate::{
     host::alloc::zeroed,
     lookup::{Embedding, Lookup, outputs::OutputSlice},
     table::{
+        abi::Rate,
         batch::{self, Bags},
         layout::Layout,
         params::Mode,
@@ -109,9 +110,10 @@ impl Embedding for Group {
             let (context, tables, storage) = (&this.context, &this.kind.tables, &mut this.kind.storage);
             storage.unflushed()?;
             let records = storage.pack(context, &mut encoder, most)?;
-            let uniform = context.uniform(&params);
+            let (uniform, rate) = (context.uniform(&params), context.uniform(&Rate::new(&this.kind.config.optimizer)));
             let mut call = Call::begin(context, &mut encoder, "hotrow.write_rows");
-            let from: &[&dyn Named] = &[&("params", &uniform), &("values", passing(&values)), tables, space];
+            let from: &[&dyn Named] =
+                &[&("params", &uniform), &("rate", &rate), &("values", passing(&values)), tables, space];
             call.run_rows(&ASSIGN, from, (tables, &params), &Groups::of(params.indices, tables.layout.at_once()));
             exchange::encode(&mut call, &params, tables, &swaps(space, most, records), exchange::Phases::Pack);
             drop(call);

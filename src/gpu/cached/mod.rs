@@ -20,3 +20,5 @@ pub(crate) mod resize;
 pub(crate) mod shard;
 pub(crate) mod staged;
 pub(crate) mod storage;
+#[cfg(not(target_family = "wasm"))]
+mod try_rule;

@@ -45,14 +45,20 @@ enum Recipe {
 }
 
 impl Recipe {
-    fn module(&self, device: &wgpu::Device, kernel: &Kernel, sizes: Sizes) -> wgpu::ShaderModule {
-        let text = match self {
+    fn module(
+        &self,
+        device: &wgpu::Device,
+        kernel: &Kernel,
+        sizes: Sizes,
+        own_rule: Option<&str>,
+    ) -> wgpu::ShaderModule {
+        let mut text = match self {
             &Self::Own { rank, add, lookup, sum, trusted } => {
                 let bodies = Bodies { rank, add, lookup, sum, sizes };
                 // A browser's compiler wants the line; naga's refuses it.
                 if !CALLS_WAIT && (rank != RankBody::Portable || lookup == LookupBody::Lanes32) {
                     format!("enable subgroups;\n{}", wgsl::compose(kernel, bodies))
-                } else if trusted {
+                } else if trusted && own_rule.is_none() {
                     return trusted::shader_module(device, wgsl::composed(kernel, bodies));
                 } else {
                     wgsl::compose(kernel, bodies)
@@ -60,6 +66,9 @@ impl Recipe {
             }
             Self::Foreign(text) => text(kernel, Bodies::PLAIN.sizes(sizes)),
         };
+        if let Some(own_rule) = own_rule {
+            text = text.replace(wgsl::OWN_RULE, own_rule);
+        }
         device.create_shader_module(wgpu::ShaderModuleDescriptor {
             label: Some(kernel.name),
             source: wgpu::ShaderSource::Wgsl(text.into()),
@@ -80,6 +89,8 @@ struct Inner {
     cache: Option<wgpu::PipelineCache>,
     /// The pipelines built so far, each under its own sizes and under all sizes that it was asked for.
     pipelines: Mutex<HashMap<(&'static str, Sizes), Arc<Pipeline>>>,
+    /// The texts of own rules, by the hashes of the rules.
+    own_rules: Mutex<HashMap<u64, Arc<str>>>,
     max_groups: u32,
     bind_cache: BindCache,
     /// Buffers, bind groups and pipelines made so far.
@@ -208,6 +219,7 @@ impl Context {
             lazy,
             cache,
             pipelines,
+            own_rules: Mutex::default(),
             max_groups,
             bind_cache,
             made,
@@ -335,6 +347,11 @@ impl Context {
         })
     }
 
+    /// Keeps the text of an own rule for the pipelines of its groups.
+    pub(crate) fn keep_rule(&self, hash: u64, text: &str) {
+        locked(&self.inner.own_rules).entry(hash).or_insert_with(|| text.into());
+    }
+
     /// `sizes`, or its part that groups of every kind share.
     fn sizes(&self, sizes: Sizes) -> Sizes {
         if self.inner.shared { Sizes { constants: Constants::NONE, ..sizes } } else { sizes }
@@ -342,12 +359,13 @@ impl Context {
 
     /// The pipeline of a stage for `sizes`, built unless it exists. Other threads go on encoding meanwhile.
     fn made(&self, kernel: &Kernel, sizes: Sizes) -> Arc<Pipeline> {
-        let Inner { device, recipe, cache, pipelines, made, .. } = &*self.inner;
+        let Inner { device, recipe, cache, pipelines, made, own_rules, .. } = &*self.inner;
         let (sizes, own) = (self.sizes(sizes), self.sizes(sizes).of(kernel));
         let known = locked(pipelines).get(&(kernel.name, own)).cloned();
         let pipeline = known.unwrap_or_else(|| {
             made.fetch_add(1, Relaxed);
-            let module = recipe.module(device, kernel, own);
+            let rule = locked(own_rules).get(&own.own_rule).cloned();
+            let module = recipe.module(device, kernel, own, rule.as_deref());
             Arc::new(pipeline(device, (kernel, own), &module, cache.as_ref()))
         });
         let mut built = locked(pipelines);

@@ -62,6 +62,8 @@ impl SharedGroup {
     /// whose range has no finite scale; [`Error::Order`] between forward and backward. After these errors nothing has changed.
     #[cfg_attr(feature = "tracing", tracing::instrument(level = "debug", skip_all))]
     pub fn write_weights(&mut self, weights: &[f32]) -> Result<(), Error> {
+        let begins = self.kind.config.optimizer.kind.facts().begins;
+        let mut states = if begins { self.snapshot()?.state_words } else { Vec::new() };
         self.waiting(Some("write_weights"), |this| {
             this.state.not_pending("write_weights")?;
             check_weights(&this.kind.config, weights)?;
@@ -70,6 +72,8 @@ impl SharedGroup {
             let mut words = zeroed("weights", storage.all().memory)?;
             storage.pack(&this.kind.config.noise(step, Purpose::Write), 0, weights, &mut words)?;
             this.kind.array.write_memory(&this.context, 0, &words);
+            this.kind.config.begin(weights, &mut states);
+            this.kind.array.write_states(&this.context, &states);
             Ok(())
         })
     }

@@ -78,7 +78,7 @@ stages! {
     /// Empties the cache.
     RESET "reset" 256 Uniform: params, ReadWrite: ways, Read: shares;
     /// Writes the caller's values to rows.
-    ASSIGN "assign" 256 Uniform: params, Read: keys places values, ReadWrite: cache scratch ways swaps tables;
+    ASSIGN "assign" 256 Uniform: params, Read: keys places values, ReadWrite: cache scratch ways swaps tables, Uniform: rate;
     /// Lists rows for another rank.
     SEND "send" 256 Uniform: params piece, Read: keys places records cache scratch ways, ReadWrite: sent;
     /// Hashes the row of each access.

@@ -19,7 +19,8 @@ mod tests;
 pub(crate) mod unpack;
 
 pub use move_record::move_record;
-pub use optimise::{Rule, correction, optimise};
+pub(crate) use optimise::bound;
+pub use optimise::{RowStep, optimise};
 pub use pack::pack;
 pub use unpack::unpack;
 

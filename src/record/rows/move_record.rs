@@ -7,7 +7,7 @@ use crate::{
     record::{
         codec::Noise,
         rows::{
-            optimise::{Rule, moved, optimise_row},
+            optimise::{RowStep, moved, optimise_row},
             pack::pack_finite,
             unpack::unpack_row,
         },
@@ -21,10 +21,10 @@ use crate::{
 #[multiversion(targets = "simd")]
 pub fn move_record(
     layout: &RowLayout,
-    rule: &Rule,
+    rule: &RowStep,
     noise: &Noise,
     row: u32,
-    grads: &[f32],
+    grads: &mut [f32],
     room: &mut [f32],
     record: &mut [u32],
 ) -> bool {
@@ -34,10 +34,10 @@ pub fn move_record(
 #[inline(always)]
 pub(crate) fn move_record_in(
     layout: &RowLayout,
-    rule: &Rule,
+    rule: &RowStep,
     noise: &Noise,
     row: u32,
-    grads: &[f32],
+    grads: &mut [f32],
     room: &mut [f32],
     record: &mut [u32],
 ) -> bool {

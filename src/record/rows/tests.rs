@@ -5,22 +5,23 @@ use multiversion::multiversion;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
 use crate::{
-    config::{Optimizer, OptimizerKind, Precision, RandomBits, Rounding, StatePrecision},
+    config::{Optimizer, OptimizerKind, Precision, RandomBits, Rounding, StatePrecision, with_rule},
     record::{
         codec::{self, Noise},
         rows::{
             move_record::move_record_in,
-            optimise::{Rule, optimise_row},
+            optimise::{RowStep, optimise_row},
             pack::pack_row,
             unpack::unpack_row,
         },
     },
+    rules::{Element, Known as _, Numbers},
     stripe::Stripe,
     table::{rng::Purpose, row::RowLayout},
 };
 
-type Optimise = fn(&Rule, &[f32], &mut [f32], &mut [f32], &mut [f32]) -> bool;
-type MoveRecord = fn(&RowLayout, &Rule, &Noise, u32, &[f32], &mut [f32], &mut [u32]) -> bool;
+type Optimise = fn(&RowStep, &mut [f32], &mut [f32], &mut [f32], &mut [f32]) -> bool;
+type MoveRecord = fn(&RowLayout, &RowStep, &Noise, u32, &mut [f32], &mut [f32], &mut [u32]) -> bool;
 type Pack = fn(&RowLayout, &Noise, u32, &[f32], &[f32], &mut [u32]) -> bool;
 
 /// The loops as compiled for one kind of processor.
@@ -51,16 +52,22 @@ macro_rules! path {
             pack_row(layout, noise, row, weights, state, record)
         }
         #[multiversion(targets($target))]
-        fn optimise(rule: &Rule, grads: &[f32], weights: &mut [f32], states: &mut [f32], before: &mut [f32]) -> bool {
+        fn optimise(
+            rule: &RowStep,
+            grads: &mut [f32],
+            weights: &mut [f32],
+            states: &mut [f32],
+            before: &mut [f32],
+        ) -> bool {
             optimise_row(rule, grads, weights, states, before)
         }
         #[multiversion(targets($target))]
         fn move_record(
             layout: &RowLayout,
-            rule: &Rule,
+            rule: &RowStep,
             noise: &Noise,
             row: u32,
-            grads: &[f32],
+            grads: &mut [f32],
             room: &mut [f32],
             record: &mut [u32],
         ) -> bool {
@@ -85,17 +92,15 @@ fn paths() -> [Path; 4] {
     ]
 }
 
-const KINDS: [OptimizerKind; 6] = OptimizerKind::ALL;
+const KINDS: &[OptimizerKind] = &OptimizerKind::ALL;
 
 /// A rule with every setting that concerns its kind.
-fn rule_of(kind: OptimizerKind, eps: f32, weight_decay: f32, case: usize) -> Rule {
-    let rule =
-        Rule { beta1: 0.9, beta2: 0.999, t: [1, 7, 100_000][case % 3], ..Rule::plain(kind, 0.1, eps, weight_decay) };
-    match case % 4 {
-        1 if kind.has_moments() => Rule { shrink: 0.01, clip_value: 0.5, ..rule },
-        2 if kind.has_moments() => Rule { clip_value: 0.75, ..rule },
-        _ => rule,
-    }
+fn rule_of(kind: OptimizerKind, eps: f32, weight_decay: f32, case: usize) -> RowStep {
+    let hyper = Optimizer::sgd(0.1).with_kind(kind).with_eps(eps).hyper();
+    let shrink = if case % 4 == 1 { 0.01 } else { 0.0 };
+    let numbers = Numbers { lr: 0.1, shrink, hyper, fix: [1.0; 2], own: 0.0, t: 0 }.at([1, 7, 100_000][case % 3]);
+    let clip_value = [0.0, 0.5, 0.75, 0.0][case % 4];
+    RowStep { kind, numbers, weight_decay, own_count: false, clip_value, clip_norm: 0.0 }
 }
 
 fn layout_of(precision: Precision, kind: OptimizerKind, dim: u32) -> RowLayout {
@@ -107,7 +112,7 @@ fn layouts() -> impl Iterator<Item = RowLayout> {
     let full = Precision::ALL.into_iter().skip(1).map(|precision| (precision, Some(StatePrecision::Fp32)));
     Precision::ALL.into_iter().map(|precision| (precision, None)).chain(full).flat_map(|(precision, state)| {
         let of = move |kind, dim| RowLayout::of(dim, precision, &Optimizer::sgd(0.0).with_kind(kind), state);
-        KINDS.into_iter().flat_map(move |kind| (1..=140).map(move |dim| of(kind, dim)))
+        KINDS.iter().flat_map(move |&kind| (1..=140).map(move |dim| of(kind, dim)))
     })
 }
 
@@ -244,8 +249,8 @@ fn unpacking_is_the_codec_s() {
     }
 }
 
-/// The rule of SPEC 3 (Backward), one element at a time; `None` if it refuses the row.
-fn moved(rule: &Rule, grads: &[f32], row: &[f32]) -> Option<Vec<f32>> {
+/// A row after its rule's step, one element at a time; `None` if it is refused.
+fn moved(rule: &RowStep, grads: &[f32], row: &[f32]) -> Option<Vec<f32>> {
     let dim = grads.len();
     let mut row = row.to_vec();
     if grads.iter().any(|g| !g.is_finite()) {
@@ -253,9 +258,9 @@ fn moved(rule: &Rule, grads: &[f32], row: &[f32]) -> Option<Vec<f32>> {
     }
     let most = if rule.clip_value == 0.0 { f32::MAX } else { rule.clip_value };
     let grads: Vec<f32> = grads.iter().zip(&row).map(|(g, w)| g.clamp(-most, most) + rule.weight_decay * w).collect();
-    let (first, second) = (1.0 - rule.beta1, 1.0 - rule.beta2);
-    let fix = [rule.beta1, rule.beta2].map(|beta| super::correction(beta, rule.t));
-    if matches!(rule.kind, OptimizerKind::RowWiseAdaGrad | OptimizerKind::RowWiseAdam) {
+    let mut numbers = rule.numbers;
+    let facts = rule.kind.facts();
+    if facts.of_row {
         let (width, lanes) = if dim.is_multiple_of(4) { (4, dim / 4) } else { (1, dim) };
         let mut lanes = vec![0.0f32; lanes.clamp(4, 32).next_power_of_two()];
         let n = lanes.len();
@@ -265,34 +270,16 @@ fn moved(rule: &Rule, grads: &[f32], row: &[f32]) -> Option<Vec<f32>> {
             lanes.iter_mut().zip(high).for_each(|(a, b)| *a += b);
         }
         let mean = lanes[0] / dim as f32;
-        match rule.kind {
-            OptimizerKind::RowWiseAdam => row[2 * dim] += second * (mean - row[2 * dim]),
-            _ => row[dim] += mean,
-        }
+        let own = &mut row[dim * (1 + facts.states.len())];
+        *own = with_rule!(rule.kind, R => R::row(&numbers, *own, mean));
+        numbers.own = *own;
     }
-    for (e, g) in grads.iter().enumerate() {
-        let by = rule.lr * g;
-        let step = match rule.kind {
-            OptimizerKind::Sgd => by,
-            OptimizerKind::AdaGrad => {
-                row[dim + e] += g * g;
-                by / (row[dim + e].sqrt() + rule.eps)
-            }
-            OptimizerKind::RowWiseAdaGrad => by / (row[dim].sqrt() + rule.eps),
-            OptimizerKind::Momentum => {
-                row[dim + e] = rule.beta1 * row[dim + e] + g;
-                rule.lr * row[dim + e]
-            }
-            kind => {
-                row[dim + e] += first * (g - row[dim + e]);
-                let v = if kind == OptimizerKind::Adam { 2 * dim + e } else { 2 * dim };
-                if kind == OptimizerKind::Adam {
-                    row[v] += second * (g * g - row[v]);
-                }
-                rule.lr * row[dim + e] / (fix[0] * ((row[v] / fix[1]).sqrt() + rule.eps))
-            }
-        };
-        row[e] -= if rule.shrink == 0.0 { step } else { step + rule.lr * rule.shrink * row[e] };
+    for (e, &g) in grads.iter().enumerate() {
+        let at = [0, 1].map(|k| (k < facts.states.len()).then_some((k + 1) * dim + e));
+        let element = Element { g, w: row[e], states: at.map(|at| at.map_or(0.0, |at| row[at])) };
+        let after = with_rule!(rule.kind, R => R::element(&numbers, element));
+        row[e] = after.w;
+        at.into_iter().zip(after.states).for_each(|(at, state)| at.into_iter().for_each(|at| row[at] = state));
     }
     grads.iter().chain(&row).all(|x| x.is_finite()).then_some(row)
 }
@@ -302,7 +289,7 @@ fn optimisers_move_each_element_by_the_rule() {
     let mut random = StdRng::seed_from_u64(8);
     let (mut taken, mut refused) = (0, 0);
     for dim in 1..=140 {
-        for kind in KINDS {
+        for &kind in KINDS {
             for sort in 0..15 {
                 let weight_decay = [0.0, 0.01][sort % 2];
                 let eps = [1e-8, 0.0][usize::from(sort == 3)];
@@ -320,7 +307,7 @@ fn optimisers_move_each_element_by_the_rule() {
                     let mut found = row.clone();
                     let (weights, states) = found.split_at_mut(dim as usize);
                     assert_eq!(
-                        (path.optimise)(&rule, &grads, weights, states, &mut vec![0.0; row.len()]),
+                        (path.optimise)(&rule, &mut grads.clone(), weights, states, &mut vec![0.0; row.len()]),
                         wanted.is_some()
                     );
                     // A refused row stays as it was.
@@ -330,8 +317,11 @@ fn optimisers_move_each_element_by_the_rule() {
         }
     }
     assert!(taken > 1000 && refused > 500, "{taken} {refused}");
-    let rule = Rule::plain(OptimizerKind::AdaGrad, 0.1, 0.0, 0.0);
-    assert_ne!(moved(&rule, &[1.0], &[1.0, 1.0]), moved(&Rule { lr: 0.2, ..rule }, &[1.0], &[1.0, 1.0]));
+    let rule = rule_of(OptimizerKind::AdaGrad, 0.0, 0.0, 0);
+    assert_ne!(
+        moved(&rule, &[1.0], &[1.0, 1.0]),
+        moved(&RowStep { numbers: Numbers { lr: 0.2, ..rule.numbers }, ..rule }, &[1.0], &[1.0, 1.0])
+    );
 }
 
 /// The first difference between `move_record` and unpacking, moving and packing in turn, over all layouts; and how many rows moved and how many
@@ -375,7 +365,7 @@ fn move_record_differs(move_record: MoveRecord) -> (Option<String>, [u32; 2]) {
                 codec::pack(&layout, &noise, row, weights, states, &mut wanted)
             });
             seen[usize::from(!taken)] += 1;
-            let found = move_record(&layout, &rule, &noise, row, &grads, &mut floats, &mut record);
+            let found = move_record(&layout, &rule, &noise, row, &mut grads.clone(), &mut floats, &mut record);
             if found != taken || record != wanted {
                 return (Some(format!("{layout:?} {rule:?} {noise:?}: {record:x?}, not {wanted:x?}")), seen);
             }
@@ -397,8 +387,8 @@ fn a_row_packed_in_one_go_is_moved_and_packed() {
     };
     assert!(move_record_differs(other_step).0.is_some());
     let careless: MoveRecord = |layout, rule, noise, row, grads, floats, record| {
-        let finite: Vec<f32> = grads.iter().map(|g| if g.is_finite() { *g } else { 0.0 }).collect();
-        crate::record::rows::move_record(layout, rule, noise, row, &finite, floats, record)
+        let mut finite: Vec<f32> = grads.iter().map(|g| if g.is_finite() { *g } else { 0.0 }).collect();
+        crate::record::rows::move_record(layout, rule, noise, row, &mut finite, floats, record)
     };
     assert!(move_record_differs(careless).0.is_some());
 }

@@ -47,6 +47,7 @@ pub mod layers;
 pub mod lockstep;
 pub mod modules;
 pub mod naive;
+pub mod own;
 pub mod pins;
 pub mod prefetch;
 pub mod ranks;

@@ -9,7 +9,7 @@ use hotrow::{
     state::{Part, Snapshot},
 };
 use hotrow::{
-    CounterBits, Optimizer, Placement, Policy, Pooling, Precision, RandomBits, Rounding, StatePrecision,
+    CounterBits, Optimizer, OptimizerKind, Placement, Policy, Pooling, Precision, RandomBits, Rounding, StatePrecision,
     internals::Layout,
 };
 use rand::{Rng, RngExt, SeedableRng};
@@ -208,10 +208,12 @@ pub fn random_config(source: &mut Pcg64) -> GroupConfig {
         Optimizer::momentum(0.1),
         Optimizer::adam(0.1),
         Optimizer::row_wise_adam(0.1),
-    ][source.random_range(0..6)];
+        Optimizer::ftrl(0.1).with_l1(0.5).with_l2(0.1),
+        Optimizer::lion(0.02),
+    ][source.random_range(0..8)];
     if source.random_bool(0.3) {
         config.optimizer.weight_decay = 0.01;
-        config.optimizer.decoupled = source.random_bool(0.5);
+        config.optimizer.decoupled = source.random_bool(0.5) && config.optimizer.kind != OptimizerKind::Ftrl;
     }
     config.optimizer.own_count = source.random_bool(0.3);
     config.optimizer.clip_value = source.random_bool(0.2).then_some(0.5);
@@ -224,7 +226,7 @@ pub fn random_config(source: &mut Pcg64) -> GroupConfig {
     config.window_ways = [0, 1, 4, 31][config.seed as usize / 3 % 4];
     config.write_rounding = Rounding::ALL[config.seed as usize / 12 % 2];
     config.cache_shares = random_shares(&config);
-    config.state = random_state(config.precision, config.seed);
+    config.state = random_state(config.precision, config.optimizer.kind, config.seed);
     if source.random_bool(0.3) {
         config.placement = Placement::Staged;
     }
@@ -241,10 +243,10 @@ pub fn random_config(source: &mut Pcg64) -> GroupConfig {
     config
 }
 
-/// The type of the states beside a precision: INT8 for a third of the seeds, FP32 for a quarter.
-pub fn random_state(precision: Precision, seed: u32) -> Option<StatePrecision> {
+/// The type of the states beside a precision, where the rule takes any: INT8 for a third of the seeds, FP32 for a quarter.
+pub fn random_state(precision: Precision, kind: OptimizerKind, seed: u32) -> Option<StatePrecision> {
     match seed {
-        _ if precision == Precision::Fp32 => None,
+        _ if precision == Precision::Fp32 || kind == OptimizerKind::Ftrl => None,
         _ if seed.is_multiple_of(3) => Some(StatePrecision::Int8),
         _ => matches!(seed % 5, 1 | 3).then_some(StatePrecision::Fp32),
     }

@@ -63,6 +63,15 @@ impl Approx {
         Self::rounded(root, moved, 16.0)
     }
 
+    /// 1, 0 or -1; any of them where the sign is open.
+    fn sign(self) -> Self {
+        if self.value.abs() > self.radius {
+            Self { value: self.value.signum(), radius: 0.0 }
+        } else {
+            Self { value: 0.0, radius: if self.radius > 0.0 { 1.0 } else { 0.0 } }
+        }
+    }
+
     fn admits(self, found: f32) -> bool {
         (f64::from(found) - self.value).abs() <= self.radius
     }
@@ -182,16 +191,22 @@ impl Format {
         let kind = config.optimizer.kind;
         let (each, scalars) = match kind {
             OptimizerKind::Sgd => (0, 0),
-            OptimizerKind::AdaGrad | OptimizerKind::Momentum => (dim, 0),
+            OptimizerKind::Own => unreachable!("the model knows the library's rules"),
+            OptimizerKind::AdaGrad | OptimizerKind::Momentum | OptimizerKind::Lion => (dim, 0),
+            OptimizerKind::Ftrl => (2 * dim, 0),
             OptimizerKind::RowWiseAdaGrad => (0, 1),
             OptimizerKind::Adam => (2 * dim, usize::from(config.optimizer.own_count)),
             OptimizerKind::RowWiseAdam => (dim, 1 + usize::from(config.optimizer.own_count)),
         };
-        let sums = matches!(kind, OptimizerKind::AdaGrad);
-        let kinds = if sums { [[false, false]; 2] } else { [[true, true], [false, true]] };
+        let kinds = match kind {
+            OptimizerKind::AdaGrad => [[false, false]; 2],
+            OptimizerKind::Ftrl => [[false, false], [true, false]],
+            _ => [[true, true], [false, true]],
+        };
         let state_width = match (config.precision, config.state) {
             _ if each == 0 => 32,
             (Precision::Fp32, _) | (_, Some(StatePrecision::Fp32)) => 32,
+            _ if kind == OptimizerKind::Ftrl => 32,
             (_, Some(StatePrecision::Int8)) => 8,
             _ => 16,
         };
@@ -1129,8 +1144,15 @@ impl Naive {
         let (fix1, fix2) = (fix(beta1), fix(beta2));
         let first = |i: usize| states[i] + (one - beta1) * (g[i] - states[i]);
         let second = |v: Approx, square: Approx| v + (one - beta2) * (square - v);
+        if kind == OptimizerKind::Ftrl {
+            let moved: Vec<[Approx; 3]> =
+                (0..g.len()).map(|i| self.ftrl(g[i], weights[i], [states[i], states[g.len() + i]])).collect();
+            return (0..3).flat_map(|k| moved.iter().map(move |element| element[k])).collect();
+        }
         let squares = g.iter().map(|&g| g * g);
         let states: Vec<Approx> = match kind {
+            OptimizerKind::Ftrl | OptimizerKind::Own => unreachable!("above"),
+            OptimizerKind::Lion => (0..g.len()).map(|i| states[i] + (one - beta2) * (g[i] - states[i])).collect(),
             OptimizerKind::Sgd => Vec::new(),
             OptimizerKind::AdaGrad => states.iter().zip(squares).map(|(&state, square)| state + square).collect(),
             OptimizerKind::RowWiseAdaGrad => {
@@ -1147,7 +1169,10 @@ impl Naive {
                 (0..g.len()).map(first).chain(v).chain(count).collect()
             }
         };
+        let old = &row[self.format.dim..];
         let step = |i: usize| match kind {
+            OptimizerKind::Ftrl | OptimizerKind::Own => unreachable!("above"),
+            OptimizerKind::Lion => lr * (old[i] + (one - beta1) * (g[i] - old[i])).sign(),
             OptimizerKind::Momentum => lr * states[i],
             OptimizerKind::Adam | OptimizerKind::RowWiseAdam => {
                 let v = states[g.len() + if kind == OptimizerKind::Adam { i } else { 0 }];
@@ -1159,6 +1184,36 @@ impl Naive {
         };
         let shrunk = |i: usize| if decays && decoupled { step(i) + lr * weight_decay * weights[i] } else { step(i) };
         (0..weights.len()).map(|i| weights[i] - shrunk(i)).chain(states.iter().copied()).collect()
+    }
+
+    /// FTRL's weight, n and y after a gradient.
+    fn ftrl(&self, g: Approx, w: Approx, [n, y]: [Approx; 2]) -> [Approx; 3] {
+        let Optimizer { lr, l1, l2, beta, .. } = self.config.optimizer;
+        let [lr, l1, l2, beta] = [lr, l1, l2, beta].map(Approx::exact);
+        let sum = n + g * g;
+        let root = sum.sqrt();
+        let next = y + (lr * g - (root - n.sqrt()) * w);
+        let magnitude = Approx { value: next.value.abs(), ..next };
+        let beyond = magnitude - lr * l1;
+        let most = if beyond.value + beyond.radius > 0.0 { beyond.radius } else { 0.0 };
+        let size = Approx { value: beyond.value.max(0.0), radius: most } / ((beta + root) + lr * l2);
+        let mut moved = Approx { value: -size.value * next.value.signum(), ..size };
+        // An element without a gradient rests.
+        if g.value.abs() <= g.radius {
+            if g.radius == 0.0 {
+                return [w, n, y];
+            }
+            moved.radius += (moved.value - w.value).abs() + w.radius;
+        }
+        [moved, sum, next]
+    }
+
+    /// FTRL's y of a weight that is given: that of which it is the rule's own weight.
+    fn begun(&self, w: Approx, n: Approx) -> Approx {
+        let Optimizer { lr, l1, l2, beta, .. } = self.config.optimizer;
+        let [lr, l1, l2, beta] = [lr, l1, l2, beta].map(Approx::exact);
+        let y = w * ((beta + n.sqrt()) + lr * l2) + w.sign() * (lr * l1);
+        Approx { value: -y.value, ..y }
     }
 
     pub fn flush(&mut self) -> Effect {
@@ -1196,6 +1251,10 @@ impl Naive {
         for (row, weights) in last {
             let mut new: Vec<Approx> = weights.iter().map(|&x| Approx::exact(x)).collect();
             new.extend_from_slice(&self.newest(row)[self.format.dim..]);
+            if self.config.optimizer.kind == OptimizerKind::Ftrl {
+                let dim = self.format.dim;
+                (0..dim).for_each(|i| new[2 * dim + i] = self.begun(new[i], new[dim + i]));
+            }
             self.put(row, new, &mut effect);
         }
         effect
@@ -1330,7 +1389,16 @@ fn check_layout(layout: &Layout, model: &Naive, config: &GroupConfig) -> Result<
     equal("layout.pieces", model.rows.div_ceil(layout.rows_per_piece), layout.pieces)
 }
 
-/// Checks a new table: states are 0, and weights are as configured, to within a step of the format.
+/// The distance of a weight to its neighbour in a record.
+fn step_of(format: &Format, record: &[u32], w: f64) -> f64 {
+    match format.precision {
+        Precision::Fp32 => 0.0,
+        Precision::Fp16 => w.abs() / 1024.0 + 2f64.powi(-24),
+        _ => format.scale(record).value * 1.001,
+    }
+}
+
+/// Checks a new table: states are 0, or follow from the weights, and weights are as configured, to within a step of the format.
 fn check_start(start: &Snapshot, model: &Naive, config: &GroupConfig) -> Result<(), String> {
     let format = &model.format;
     equal("records", model.records.len(), start.records.len())?;
@@ -1342,7 +1410,16 @@ fn check_start(start: &Snapshot, model: &Naive, config: &GroupConfig) -> Result<
     for (row, record) in start.records.chunks(format.words()).enumerate() {
         let values = format.decode(record);
         for (i, x) in values.iter().enumerate() {
-            let (low, high) = if i >= format.dim {
+            let (low, high) = if i >= 2 * format.dim && config.optimizer.kind == OptimizerKind::Ftrl {
+                // y is of the weight before it was rounded.
+                let w = values[i - 2 * format.dim];
+                let most = step_of(format, record, w.value);
+                let ends =
+                    [-most, 0.0, most].map(|by| model.begun(Approx { value: w.value + by, ..w }, Approx::exact(0.0)));
+                ends.iter().fold((f64::MAX, f64::MIN), |(low, high), y| {
+                    (low.min(y.value - y.radius), high.max(y.value + y.radius))
+                })
+            } else if i >= format.dim {
                 (0.0, 0.0)
             } else if config.precision == Precision::Fp16 {
                 (half_below(low), half_above(high))
@@ -1827,6 +1904,10 @@ pub fn configs() -> impl Strategy<Value = GroupConfig> {
             Optimizer::adam(0.1).with_own_count(true).with_clip_value(Some(0.75)),
             Optimizer::row_wise_adam(0.1).with_clip_norm(Some(0.5)),
             Optimizer::row_wise_adam(0.1).with_own_count(true),
+            Optimizer::ftrl(0.1).with_l2(0.01),
+            Optimizer::ftrl(0.3).with_l1(0.5).with_beta(0.5).with_clip_value(Some(0.75)),
+            Optimizer::lion(0.02),
+            Optimizer::lion(0.02).with_decoupled(false).with_clip_norm(Some(0.5)),
         ]),
         prop_oneof![3 => Just(0.0f32), 1 => Just(0.01)],
         prop_oneof![
@@ -1847,7 +1928,7 @@ pub fn configs() -> impl Strategy<Value = GroupConfig> {
             config.write_rounding = Rounding::ALL[seed as usize / 15 % 2];
             config.cache_shares = random_shares(&config);
             config.optimizer = rule.with_weight_decay(decay);
-            config.state = random_state(config.precision, seed);
+            config.state = random_state(config.precision, rule.kind, seed);
             config.init = init;
             config.seed = seed;
             config.padding = random_padding(&tables, &mut rand_pcg::Pcg64::seed_from_u64(seed.into()));
@@ -1962,6 +2043,8 @@ pub fn edge_cases() -> Vec<(String, GroupConfig, Vec<BatchData>)> {
         Optimizer::row_wise_adagrad(0.1),
         Optimizer::adam(0.1),
         Optimizer::row_wise_adam(0.1).with_own_count(true),
+        Optimizer::ftrl(0.1).with_l1(0.5).with_l2(0.1),
+        Optimizer::lion(0.1).with_weight_decay(0.01),
     ];
     for precision in Precision::ALL {
         for optimizer in optimizers {

@@ -179,24 +179,49 @@ type Value = (f64, f64);
 pub fn states_each(config: &Config) -> usize {
     match config.optimizer.kind {
         OptimizerKind::Sgd => 0,
-        OptimizerKind::Adam => 2,
+        OptimizerKind::Adam | OptimizerKind::Ftrl => 2,
         _ => 1,
     }
 }
 
 /// A weight and its states after a step with number `t`, by the sum of its gradients. All values that FP32 may give lie within the errors.
 fn step(config: &Config, t: u32, old: f64, states: &[Value], (sum, error): Value) -> Vec<Value> {
-    let Optimizer { kind, lr, eps, weight_decay, decoupled, beta1, beta2, clip_value, .. } = config.optimizer;
+    let Optimizer { kind, lr, eps, weight_decay, decoupled, beta1, beta2, l1, l2, beta, clip_value, .. } =
+        config.optimizer;
     let [lr, eps, decay, beta1, beta2] = [lr, eps, weight_decay, beta1, beta2].map(f64::from);
-    let (l2, shrink) = if decoupled { (0.0, decay) } else { (decay, 0.0) };
+    let (added, shrink) = if decoupled { (0.0, decay) } else { (decay, 0.0) };
     let bound = clip_value.map_or(f64::INFINITY, f64::from);
-    let fine = 2f64.powi(-20) * (l2 * old).abs();
-    let g = [sum - error, sum + error].map(|g| g.clamp(-bound, bound) + l2 * old);
+    let fine = 2f64.powi(-20) * (added * old).abs();
+    let g = [sum - error, sum + error].map(|g| g.clamp(-bound, bound) + added * old);
     let g = [g[0] - fine, g[1] + fine];
     let most = g[0].abs().max(g[1].abs());
     let squares = [if g[0] * g[1] <= 0.0 { 0.0 } else { g[0].abs().min(g[1].abs()).powi(2) }, most * most];
     let wide = |range: [f64; 2], by: f64| [range[0] - by, range[1] + by];
     let state = |k: usize| states[k].0;
+    let ends = |values: &[f64]| values.iter().fold([f64::MAX, f64::MIN], |[low, high], x| [low.min(*x), high.max(*x)]);
+    let middle = |[low, high]: [f64; 2]| ((low + high) / 2.0, (high - low) / 2.0);
+    if kind == OptimizerKind::Ftrl {
+        if most == 0.0 {
+            return [old].into_iter().chain(states.iter().map(|state| state.0)).map(|x| (x, 0.0)).collect();
+        }
+        let [l1, l2, beta] = [l1, l2, beta].map(f64::from);
+        let sum = wide(squares.map(|square| state(0) + square), 1e-6 * (state(0) + squares[1]));
+        let roots = sum.map(|sum| sum.max(0.0).sqrt());
+        let slack = 4e-6 * (state(1).abs() + lr * most + roots[1] * old.abs() + lr * l1);
+        let y = roots.into_iter().flat_map(|root| g.map(|g| state(1) + lr * g - (root - state(0).sqrt()) * old));
+        let y = wide(ends(&y.collect::<Vec<_>>()), slack);
+        let moved = |y: f64, root: f64| -(y.abs() - lr * l1).max(0.0).copysign(y) / (beta + root + lr * l2);
+        let mut moved: Vec<f64> = y.into_iter().flat_map(|y| roots.map(|root| moved(y, root))).collect();
+        if g[0] * g[1] <= 0.0 {
+            moved.push(old); // an element without a gradient rests
+        }
+        let (weight, error) = middle(ends(&moved));
+        return vec![
+            (weight, error + 1e-6 * weight.abs() + slack / (beta + roots[0] + lr * l2)),
+            middle(sum),
+            middle(y),
+        ];
+    }
     // What is divided, and by which square root.
     let (top, root, new): ([f64; 2], _, Vec<[f64; 2]>) = match kind {
         OptimizerKind::AdaGrad => {
@@ -206,6 +231,11 @@ fn step(config: &Config, t: u32, old: f64, states: &[Value], (sum, error): Value
         OptimizerKind::Momentum => {
             let m = wide(g.map(|g| beta1 * state(0) + g), 1e-6 * (state(0).abs() + most));
             (m, None, vec![m])
+        }
+        OptimizerKind::Lion => {
+            let m = |beta: f64| wide(g.map(|g| beta * state(0) + (1.0 - beta) * g), 1e-6 * (state(0).abs() + most));
+            // A sum that is 0 within its errors may have either sign.
+            (m(beta1).map(|c| if c == 0.0 { 0.0 } else { c.signum() }), None, vec![m(beta2)])
         }
         OptimizerKind::Adam => {
             let m = wide(g.map(|g| beta1 * state(0) + (1.0 - beta1) * g), 1e-6 * (state(0).abs() + most));
@@ -224,8 +254,6 @@ fn step(config: &Config, t: u32, old: f64, states: &[Value], (sum, error): Value
             .flat_map(|under| top.map(|top| lr * top / under))
             .collect(),
     };
-    let ends = |values: &[f64]| values.iter().fold([f64::MAX, f64::MIN], |[low, high], x| [low.min(*x), high.max(*x)]);
-    let middle = |[low, high]: [f64; 2]| ((low + high) / 2.0, (high - low) / 2.0);
     let (by, slack) = middle(ends(&moves));
     let by = by + lr * shrink * old;
     let weight = (old - by, slack + 1e-5 * by.abs() + 1e-6 * old.abs());
@@ -250,11 +278,15 @@ fn states_moved(
             if !covered && states[0][at].to_bits() != states[1][at].to_bits() {
                 return Err(format!("state {at}, which no row reads, moved"));
             }
-            let unsigned = k == 1 || config.optimizer.kind == OptimizerKind::AdaGrad;
+            let kind = config.optimizer.kind;
+            let unsigned = match kind {
+                OptimizerKind::AdaGrad => true,
+                _ => k == 1 && kind != OptimizerKind::Ftrl,
+            };
             let largest = wanted.iter().skip(k).step_by(each).map(|(x, slack)| x.abs() + slack).fold(0.0, f64::max);
             let (kept, rounded) = match (config.precision, coded, unsigned) {
                 (Precision::Fp32, ..) => (value, 0.0),
-                _ if config.state == Some(StatePrecision::Fp32) => (value, 0.0),
+                _ if config.state == Some(StatePrecision::Fp32) || kind == OptimizerKind::Ftrl => (value, 0.0),
                 // Neighbours are an eighth apart, up to rounding of the value; the smallest code is 2^-31 or 2^-14 of the largest.
                 (_, true, true) => (value, (value.abs() + slack) / 8.0 + largest * 2f64.powi(-30)),
                 (_, true, false) => (value, (value.abs() + slack) / 8.0 + largest * 2f64.powi(-13)),
@@ -342,11 +374,19 @@ pub fn config(seed: u64) -> Config {
     }
     config.pooling = [Pooling::Sum, Pooling::Mean, Pooling::None][source.random_range(0..3)];
     config.out_of_range = [OutOfRange::Clamp, OutOfRange::Skip][source.random_range(0..2)];
-    let rules = [Optimizer::sgd(0.1), Optimizer::adagrad(0.1), Optimizer::adam(0.1), Optimizer::momentum(0.1)];
-    config.optimizer = rules[source.random_range(0..4)];
+    let ftrl = Optimizer::ftrl(0.1).with_l1(0.5).with_l2(0.1);
+    let rules = [
+        Optimizer::sgd(0.1),
+        Optimizer::adagrad(0.1),
+        Optimizer::adam(0.1),
+        Optimizer::momentum(0.1),
+        ftrl,
+        Optimizer::lion(0.02),
+    ];
+    config.optimizer = rules[source.random_range(0..6)];
     config.optimizer.weight_decay = [0.0, 0.01][source.random_range(0..2)];
     // No new random number, so that a seed keeps its tables.
-    config.optimizer.decoupled = seed % 3 == 1;
+    config.optimizer.decoupled = seed % 3 == 1 && config.optimizer.kind != OptimizerKind::Ftrl;
     config.optimizer.clip_value = (seed % 5 == 4).then_some(0.5);
     config.init = Init::Uniform { low: -1.0, high: 1.0 };
     config.seed = seed as u32;
@@ -365,7 +405,7 @@ pub fn packed(seed: u64) -> Config {
     let precision = Precision::ALL[1 + seed as usize % 4];
     let rounding = [Rounding::Nearest, Rounding::Stochastic][seed as usize / 4 % 2];
     let block = [16, 64, 256, 32][seed as usize / 8 % 4];
-    let state = random_state(precision, seed as u32);
+    let state = random_state(precision, config(seed).optimizer.kind, seed as u32);
     let config = config(seed).with_precision(precision).with_rounding(rounding).with_block(block).with_state(state);
     config.with_write_rounding(Rounding::ALL[seed as usize / 5 % 2])
 }

@@ -22,7 +22,7 @@ pub struct Config {
     pub card: bool,
     /// Whether each dispatch runs a second time in another order, and the results are compared.
     pub twice: bool,
-    /// The most dispatches of each text that are recorded, beside those whose barriers come in an order not met before; 0: none at all.
+    /// The most dispatches of each text that are recorded of one workgroup, and the most of several, beside those whose barriers come in an order not met before; 0: none at all.
     pub record: usize,
     /// What a submission with findings does.
     pub findings: Findings,

@@ -30,9 +30,8 @@ struct Recorded {
     code: Arc<Code>,
     firsts: Vec<Recording>,
     pairs: BTreeMap<(u32, u32), u32>,
-    others: Vec<Recording>,
-    /// The number of all others.
-    seen: usize,
+    /// Of the others, those of one workgroup and those of several, and the number of all of each kind.
+    others: [(Vec<Recording>, usize); 2],
 }
 
 /// What the parts of a device share, and what a test asks of it.
@@ -94,16 +93,20 @@ impl World {
     /// The dispatches recorded so far, if [`Config::record`] asks for them.
     pub fn take_recorded(&self) -> Vec<Recording> {
         let all = std::mem::take(&mut *lock(&self.recorded));
-        all.into_iter().flat_map(|recorded| recorded.firsts.into_iter().chain(recorded.others)).collect()
+        let recorded = all.into_iter().flat_map(|recorded| {
+            recorded.firsts.into_iter().chain(recorded.others.into_iter().flat_map(|(some, _)| some))
+        });
+        recorded.collect()
     }
 
-    /// Keeps a dispatch in which barriers came behind each other as in none before; of the others, each has the same chance.
+    /// Keeps a dispatch in which barriers came behind each other as in none before; of the others, each has the same chance among those of one workgroup, or
+    /// of several, between which alone a missing atomic operation shows.
     pub(super) fn record(&self, recording: Recording, pairs: &BTreeSet<(u32, u32)>) {
         let mut all = lock(&self.recorded);
         let known = all.iter().position(|known| Arc::ptr_eq(&known.code, &recording.code));
         let known = known.unwrap_or_else(|| {
             let code = recording.code.clone();
-            all.push(Recorded { code, firsts: Vec::new(), pairs: BTreeMap::new(), others: Vec::new(), seen: 0 });
+            all.push(Recorded { code, firsts: Vec::new(), pairs: BTreeMap::new(), others: Default::default() });
             all.len() - 1
         });
         let known = &mut all[known];
@@ -117,14 +120,16 @@ impl World {
             known.firsts.push(recording);
             return;
         }
-        known.seen += 1;
-        if known.others.len() < self.config.record {
-            known.others.push(recording);
+        let several = recording.groups.iter().product::<u32>() > 1;
+        let (others, seen) = &mut known.others[usize::from(several)];
+        *seen += 1;
+        if others.len() < self.config.record {
+            others.push(recording);
         } else {
-            let place = (known.seen as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33;
-            let place = place as usize % known.seen;
-            if place < known.others.len() {
-                known.others[place] = recording;
+            let place = (*seen as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33;
+            let place = place as usize % *seen;
+            if place < others.len() {
+                others[place] = recording;
             }
         }
     }

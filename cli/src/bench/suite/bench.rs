@@ -128,7 +128,7 @@ impl Bench<'_> {
     ) -> GroupConfig {
         let mut config = GroupConfig::new(tables, DIM);
         (config.precision, config.cache_rows, config.seed) = (precision, cache_rows, self.seed);
-        config.optimizer = config.optimizer.with_kind(optimizer).with_lr(LR);
+        config.optimizer = hotrow::Optimizer::usual(optimizer, LR);
         config.init = Init::Uniform { low: -0.1, high: 0.1 };
         config
     }

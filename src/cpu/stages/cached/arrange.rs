@@ -4,7 +4,7 @@ use crate::table::abi::{ScalerState, Step, Target, count};
 
 /// Writes the accesses in sorted order, and each distinct row with the range of its accesses. No rows if gradients
 /// overflowed, or `step` belongs to another forward. Mirror of `shaders/cached/arrange.wgsl`.
-pub fn arrange(
+pub(crate) fn arrange(
     step: &Step,
     order: &[u32],
     segment: &[u32],

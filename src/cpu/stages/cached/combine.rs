@@ -8,7 +8,7 @@ use crate::{
 
 /// Adds the chunk sums of each heavy row: eight strided sums, then these in order. Mirror of
 /// `shaders/cached/combine.wgsl`.
-pub fn combine(params: &Params, targets: &[Target], segment: &[u32], scratch: &mut [f32]) {
+pub(crate) fn combine(params: &Params, targets: &[Target], segment: &[u32], scratch: &mut [f32]) {
     let dim = params.dim as usize;
     let valid = targets[0].place as usize;
     let partials = record::partials(params, scratch);

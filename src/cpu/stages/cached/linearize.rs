@@ -15,7 +15,7 @@ const SKIP: u32 = 2;
 const GROUP: u32 = 256;
 
 /// Computes the linear row and the output row of each index, and decides whether the step takes place. Mirror of `shaders/cached/linearize.wgsl`.
-pub fn linearize(
+pub(crate) fn linearize(
     params: &Params,
     indices: &[u32],
     offsets: &[u32],

@@ -10,7 +10,7 @@ use crate::{
 /// Reads the rows of each bag from the shared array, in bag order, and pools them. Mirror of
 /// `shaders/robe/robe_gather.wgsl` (FP32) and of `shaders/robe/robe_decode.wgsl` (packed arrays), which differ only in
 /// how they read a weight.
-pub fn robe_gather(
+pub(crate) fn robe_gather(
     params: &Params,
     robe: &Robe,
     offsets: &[u32],

@@ -4,7 +4,7 @@ use crate::table::abi::{ScalerState, Step, Target, count};
 
 /// Lists one chunk over the whole array, or none if the gradients overflowed. Advances the clock if the forward had no access. Mirror of
 /// `shaders/robe/robe_given.wgsl`.
-pub fn robe_given(
+pub(crate) fn robe_given(
     step: &Step,
     scaler: &ScalerState,
     tables: &mut [u32],

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// The gradient at every weight; `UNCOVERED` where no chunk lies. Mirror of `shaders/robe/robe_gradient.wgsl`.
-pub fn robe_gradient(
+pub(crate) fn robe_gradient(
     params: &Params,
     robe: &Robe,
     targets: &[Target],

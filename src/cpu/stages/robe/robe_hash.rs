@@ -8,7 +8,14 @@ use crate::{
 };
 
 /// Hashes the row of each access. Mirror of `shaders/robe/robe_hash.wgsl`.
-pub fn robe_hash(params: &Params, robe: &Robe, step: &Step, keys: &[u32], hashes: &mut [u32], tables: &mut [u32]) {
+pub(crate) fn robe_hash(
+    params: &Params,
+    robe: &Robe,
+    step: &Step,
+    keys: &[u32],
+    hashes: &mut [u32],
+    tables: &mut [u32],
+) {
     let n = params.indices as usize;
     if step.counts[count::INDICES] == 0 {
         hashes[..n].fill(NONE); // a refused step has no rows

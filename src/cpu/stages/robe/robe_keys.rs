@@ -7,7 +7,7 @@ use crate::{
 
 /// Lists every chunk of the batch: the first weight, the position of its first gradient among the outputs' gradients,
 /// and its coefficient. Mirror of `shaders/robe/robe_keys.wgsl`.
-pub fn robe_keys(
+pub(crate) fn robe_keys(
     params: &Params,
     robe: &Robe,
     step: &mut Step,

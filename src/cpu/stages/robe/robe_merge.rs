@@ -69,7 +69,7 @@ impl Gradients<'_> {
 }
 
 /// Sums each 128 chunks of the starts that have more than 128. Mirror of `shaders/robe/robe_merge.wgsl`.
-pub fn robe_merge(
+pub(crate) fn robe_merge(
     params: &Params,
     robe: &Robe,
     targets: &[Target],

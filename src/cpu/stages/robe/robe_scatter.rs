@@ -9,7 +9,7 @@ use crate::{
 
 /// Adds the gradient of each element to its weight's sum, index by index, and marks the weight if weights decay. Mirror
 /// of `shaders/robe/robe_scatter.wgsl`, which adds in no fixed order.
-pub fn robe_scatter(
+pub(crate) fn robe_scatter(
     params: &Params,
     robe: &Robe,
     scaler: &ScalerState,

@@ -5,13 +5,11 @@ use crate::{
         counters::{count, counter::SKIPPED_ROWS},
         robe::robe_move::Mover,
     },
-    record::of_params as record,
-    robe::storage::states_of,
     table::abi::{Params, Rate, Robe},
 };
 
 /// Moves each covered weight by its sum, once, and clears sums and marks. Mirror of `shaders/robe/robe_step.wgsl`.
-pub fn robe_step(
+pub(crate) fn robe_step(
     params: &Params,
     robe: &Robe,
     sums: &mut [f32],
@@ -22,7 +20,7 @@ pub fn robe_step(
     rate: &Rate,
 ) {
     let (mover, marks) = (Mover::new(params, rate, tables[0]), robe.marks == 1);
-    let each = states_of(record::kind(params)) as usize;
+    let each = params.each as usize;
     let (memory, states): (&mut [f32], &mut [f32]) =
         (bytemuck::cast_slice_mut(memory), bytemuck::cast_slice_mut(states));
     let mut skipped = 0;

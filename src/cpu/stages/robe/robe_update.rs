@@ -10,15 +10,13 @@ use crate::{
             robe_weight_sums::{GradientSums, SHARE},
         },
     },
-    record::of_params as record,
-    robe::storage::states_of,
     scaler::GradSlice,
     table::abi::{Params, Rate, Robe, Target},
 };
 
 /// Sums the gradients that each weight gets, over ascending starts, and moves it once. Going over all weights or over the starts
 /// gives the same result. `memory` and `states` are one window of the array. Mirror of `shaders/robe/robe_update.wgsl`.
-pub fn robe_update(
+pub(crate) fn robe_update(
     params: &Params,
     robe: &Robe,
     targets: &[Target],
@@ -31,7 +29,7 @@ pub fn robe_update(
     rate: &Rate,
 ) {
     let gradients = GradientSums::new(params, robe, targets, accesses, grad_outputs, scratch);
-    let each = states_of(record::kind(params)) as usize;
+    let each = params.each as usize;
     let all = Covered { gradients, mover: Mover::new(params, rate, targets[0].start), each };
     let window = robe.window.min(robe.weights - robe.first) as usize;
     let memory: &mut [f32] = bytemuck::cast_slice_mut(&mut memory[..window]);

@@ -11,7 +11,7 @@ use crate::{
 
 /// The gradient of the loss with respect to each index's weight: the dot product of its row and the gradient of its output row; with mean pooling
 /// divided by the number of rows of its bag. Mirror of `shaders/robe/robe_weight_gradient.wgsl`.
-pub fn robe_weight_gradient(
+pub(crate) fn robe_weight_gradient(
     params: &Params,
     robe: &Robe,
     offsets: &[u32],

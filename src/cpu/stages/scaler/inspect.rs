@@ -10,7 +10,7 @@ const PIECE: usize = 1 << 15;
 
 /// Writes the largest magnitude among scaled gradients, as bits, to `greatest[0]`. Mirror of
 /// `shaders/scaler/inspect.wgsl`.
-pub fn inspect(gradients: GradSlice<'_>, greatest: &mut [u32]) {
+pub(crate) fn inspect(gradients: GradSlice<'_>, greatest: &mut [u32]) {
     let found = match gradients {
         GradSlice::F32(values) => {
             let of = |piece: &[f32]| piece.iter().map(|x| x.to_bits() & 0x7fff_ffff).max();

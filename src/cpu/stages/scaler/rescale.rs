@@ -11,7 +11,7 @@ const NORMAL: u32 = 0x0080_0000;
 
 /// Decides whether a step's gradients overflowed, and the scale of the next loss (SPEC 8; OpenSeq2Seq). Mirror of
 /// `shaders/scaler/rescale.wgsl`, bit for bit.
-pub fn rescale(rule: &ScaleRule, greatest: &mut [u32], state: &mut [ScalerState]) {
+pub(crate) fn rescale(rule: &ScaleRule, greatest: &mut [u32], state: &mut [ScalerState]) {
     let s = &mut state[0];
     let scaled = std::mem::take(&mut greatest[0]);
     s.iteration = s.iteration.wrapping_add(1);

@@ -80,6 +80,9 @@ impl Tables {
 
     /// Builds the pipelines of the stages that work on rows of `layout`, unless they exist.
     pub(crate) fn prepare(context: &Context, config: &GroupConfig, layout: &Layout) -> Result<(), Error> {
+        if let Some(rule) = config.own() {
+            context.keep_rule(layout.own_rule, wgsl::check_rule(rule)?.wgsl());
+        }
         let at_once = context.caps().choose_pieces(layout);
         let (sizes, item) = match (config.placement, layout.pieces % at_once) {
             (Placement::Staged, _) => (vec![1], 1),
@@ -88,9 +91,16 @@ impl Tables {
         };
         let (width, windows) = (layout.width(), layout.windows());
         let texts = Constants::texts(&Params::new(config, layout, Mode::Train, Purpose::WriteBack));
-        let all_sizes = texts
-            .into_iter()
-            .flat_map(|constants| sizes.iter().map(move |&pieces| Sizes { width, windows, pieces, item, constants }));
+        let all_sizes = texts.into_iter().flat_map(|constants| {
+            sizes.iter().map(move |&pieces| Sizes {
+                width,
+                windows,
+                pieces,
+                item,
+                constants,
+                own_rule: layout.own_rule,
+            })
+        });
         let stages = [&EXCHANGE, &GATHER, &WEIGHT_GRADIENT, &MERGE, &COMBINE, &UPDATE, &ASSIGN, &SEND];
         context.prepare(&stages, &all_sizes.collect::<Vec<_>>())
     }
@@ -245,7 +255,8 @@ impl Call<'_> {
         groups: &Groups,
     ) {
         let (width, windows) = (tables.layout.width(), tables.cache.count());
-        let sizes = Sizes { width, windows, constants: Constants::of(params), ..Sizes::ONE };
+        let own_rule = tables.layout.own_rule;
+        let sizes = Sizes { width, windows, constants: Constants::of(params), own_rule, ..Sizes::ONE };
         self.run_sized(kernel, from, tables, sizes, &[], groups);
     }
 
@@ -264,7 +275,8 @@ impl Call<'_> {
         };
         let others = records.others();
         let (width, windows) = (tables.layout.width(), tables.cache.count());
-        let sizes = Sizes { width, windows, pieces: others.len() as u32 + 1, item, constants: Constants::of(params) };
+        let (pieces, constants, own_rule) = (others.len() as u32 + 1, Constants::of(params), tables.layout.own_rule);
+        let sizes = Sizes { width, windows, pieces, item, constants, own_rule };
         self.run_sized(kernel, &[&("records", records.as_entire_binding()), &from], tables, sizes, others, groups);
     }
 

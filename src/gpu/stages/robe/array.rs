@@ -82,8 +82,9 @@ impl Array {
             robe,
             window: [each.memory, each.states],
         };
-        config.initial(&this.storage, |at, words| {
-            this.write_memory(context, at, words);
+        config.initial(&this.storage, |at, [words, begun]| {
+            this.write_memory(context, at[0], words);
+            write(context, &this.states, this.window[1], at[1], begun);
             // Submits the staged bytes, so that a large array does not collect on the host.
             context.submit(None);
             Ok(())

@@ -25,6 +25,11 @@ pub static ORDERED: &[Ordered] = &[
     },
     Ordered { kernel: "update", binding: "records", reason: "as in exchange: both pack rows" },
     Ordered {
+        kernel: "without a label",
+        binding: "emb_feedback",
+        reason: "wanted rows are listed in any order; a sort follows",
+    },
+    Ordered {
         kernel: "robe_scatter",
         binding: "sums",
         reason: "the atomic backward adds floats in any order (SPEC 7)",
@@ -74,11 +79,24 @@ pub static REDUNDANT: &[Redundant] = &[
     Redundant { kernel: "scatter", file: "shared/lanes_portable.wgsl", near: "the previous scan", proof: ONE_SCAN },
     Redundant { kernel: "segments", file: "shared/lanes_portable.wgsl", near: "the previous scan", proof: ONE_SCAN },
     Redundant { kernel: "sort_small", file: "shared/lanes_portable.wgsl", near: "the previous scan", proof: ONE_SCAN },
+    Redundant {
+        kernel: "scan",
+        file: "shared/lanes_subgroups.wgsl",
+        near: TOGETHER,
+        proof: "needed where a workgroup scans several rows; no recorded dispatch on subgroups does",
+    },
     Redundant { kernel: "scatter", file: "shared/lanes_subgroups.wgsl", near: TOGETHER, proof: ONE_SCAN },
     Redundant { kernel: "segments", file: "shared/lanes_subgroups.wgsl", near: TOGETHER, proof: ONE_SCAN },
     Redundant { kernel: "sort_small", file: "shared/lanes_subgroups.wgsl", near: TOGETHER, proof: ONE_SCAN },
     Redundant { kernel: "exchange", file: "shared/row_shuffled.wgsl", near: "var all = own;", proof: SHUFFLES },
+    Redundant { kernel: "update", file: "shared/row_shuffled.wgsl", near: "var all = own;", proof: SHUFFLES },
     Redundant { kernel: "update", file: "shared/row_shuffled.wgsl", near: "var sum = squares;", proof: SHUFFLES },
+    Redundant {
+        kernel: "update",
+        file: "shared/row_counts.wgsl",
+        near: "first_rows[local] = table_base(table)",
+        proof: "handle has barriers of its own before it counts a row",
+    },
     Redundant {
         kernel: "update",
         file: "shared/piece_list.wgsl",
@@ -125,12 +143,6 @@ pub static UNNOTICED: &[Redundant] = &[
         file: "cached/linearize.wgsl",
         near: "atomicMax(&step.bad_offset",
         proof: "no recorded batch has two bad offsets in one dispatch; needed where one has",
-    },
-    Redundant {
-        kernel: "touch",
-        file: "cached/touch.wgsl",
-        near: "atomicCompareExchangeWeak(&freqs",
-        proof: "no recorded dispatch has two workgroups that count rows of one word of narrow counters; needed where one has",
     },
 ];
 
