@@ -12,7 +12,7 @@ fn snake(kind: OptimizerKind) -> String {
 }
 
 /// The places of a rule (ARCHITECTURE, "To add an optimiser"). The enum, its facts and its step are one list, which the compiler checks.
-const PLACES: [Place; 9] = [
+const PLACES: [Place; 10] = [
     ("shaders/rules/RULE.wgsl", |kind| format!("fn {}(e: Element, n: Numbers) -> Element", snake(kind))),
     ("src/rules/RULE.rs", |_| "fn element(".into()),
     ("src/config.rs", |kind| format!("pub const fn {}(lr: f32)", snake(kind))),
@@ -20,6 +20,7 @@ const PLACES: [Place; 9] = [
     ("docs/training.md", |kind| format!("{}`", snake(kind))),
     ("docs/SPEC.md", |kind| format!("\n| {} |", kind.name())),
     ("tests/harness/src/naive.rs", |kind| format!("Optimizer::{}(", snake(kind))),
+    ("tests/harness/src/ranks.rs", |kind| format!("Optimizer::{}(", snake(kind))),
     ("tests/harness/src/lockstep.rs", |kind| format!("Optimizer::{}(", snake(kind))),
     ("CHANGELOG.md", |kind| kind.name().into()),
 ];

@@ -15,13 +15,14 @@ fn drawn(random: &mut StdRng) -> (Config, GroupConfig) {
     let rows = configuration(random).with_policy(Policy::Lru).with_padding(Vec::new());
     let rows = rows.with_out_of_range(OutOfRange::Skip);
     let optimizer = [Optimizer::sgd(0.05), Optimizer::adagrad(0.05), Optimizer::momentum(0.05), Optimizer::adam(0.05)];
+    let optimizer = [&optimizer[..], &[Optimizer::ftrl(0.05).with_l1(0.5), Optimizer::lion(0.01)]].concat();
     let config = Config::new(&rows.tables, rows.dim, random.random_range(64..600), random.random_range(1..5))
         .with_features(rows.features.clone())
         .with_pooling(rows.pooling)
         .with_out_of_range(rows.out_of_range)
         .with_precision(rows.precision)
         .with_backward([Backward::Auto, Backward::Dense, Backward::Sparse][random.random_range(0..3)])
-        .with_optimizer(optimizer[random.random_range(0..4)])
+        .with_optimizer(optimizer[random.random_range(0..6)])
         .with_init(rows.init)
         .with_seed(rows.seed);
     (config, rows)

@@ -51,9 +51,7 @@ pub(crate) fn optimise_row(
     before: &mut [f32],
 ) -> bool {
     let (old_weights, old_states) = before[..weights.len() + states.len()].split_at_mut(weights.len());
-    old_weights.copy_from_slice(weights);
-    old_states.copy_from_slice(states);
-    let (finite, _) = moved(rule, grads, weights, states);
+    let (finite, _) = moved_from::<true>(rule, grads, weights, states, (old_weights, old_states));
     if !finite {
         weights.copy_from_slice(old_weights);
         states.copy_from_slice(old_states);
@@ -65,30 +63,65 @@ pub(crate) fn optimise_row(
 /// spoiled), and whether any bit of the row has changed.
 #[inline(always)]
 pub(crate) fn moved(rule: &RowStep, grads: &mut [f32], weights: &mut [f32], states: &mut [f32]) -> (bool, bool) {
+    moved_from::<false>(rule, grads, weights, states, (&mut [], &mut []))
+}
+
+/// [`moved`]; with `KEEP` it writes the old weights and states to `before`.
+#[inline(always)]
+fn moved_from<const KEEP: bool>(
+    rule: &RowStep,
+    grads: &mut [f32],
+    weights: &mut [f32],
+    states: &mut [f32],
+    before: (&mut [f32], &mut [f32]),
+) -> (bool, bool) {
     let fine = rule.has_no_bounds() || bound(rule, grads, weights);
-    let (finite, changed) = with_rule!(rule.kind, R => moved_by::<R>(rule, grads, weights, states));
+    let (finite, changed) = with_rule!(rule.kind, R => if rule.numbers.shrink == 0.0 {
+        moved_by::<R, KEEP, false>(rule, grads, weights, states, before)
+    } else {
+        moved_by::<R, KEEP, true>(rule, grads, weights, states, before)
+    });
     (fine && finite, changed)
 }
 
-/// [`moved`] by one rule.
+/// [`moved_from`] by one rule, with or without decoupled decay.
 #[inline(always)]
-fn moved_by<R: rules::Known>(rule: &RowStep, grads: &[f32], weights: &mut [f32], states: &mut [f32]) -> (bool, bool) {
+fn moved_by<R: rules::Known, const KEEP: bool, const DECAYS: bool>(
+    rule: &RowStep,
+    grads: &[f32],
+    weights: &mut [f32],
+    states: &mut [f32],
+    (old_weights, old_states): (&mut [f32], &mut [f32]),
+) -> (bool, bool) {
     let (n, each) = (weights.len(), R::FACTS.states.len());
+    let [of_first, of_second] = [0, 1].map(|k| if each > k { n } else { 0 });
+    let kept = |n: usize| if KEEP { n } else { 0 };
     let grads = &grads[..n];
-    let (first, rest) = states.split_at_mut(if each > 0 { n } else { 0 });
-    let (second, scalars) = rest.split_at_mut(if each > 1 { n } else { 0 });
+    let (first, rest) = states.split_at_mut(of_first);
+    let (second, scalars) = rest.split_at_mut(of_second);
+    let old_weights = &mut old_weights[..kept(n)];
+    let (old_first, rest) = old_states.split_at_mut(kept(of_first));
+    let (old_second, old_scalars) = rest.split_at_mut(kept(of_second));
+    let has_scalars = R::FACTS.of_row || R::FACTS.corrects;
+    if KEEP && has_scalars {
+        old_scalars.copy_from_slice(scalars);
+    }
     // The largest magnitude met, as bits: above all finite ones if a value is not finite. A gradient that is not finite shows in its weight or its
     // states.
     let (mut largest, mut changed) = (0, 0);
     let mut numbers = rule.numbers;
     let (own, count) = scalars.split_at_mut(usize::from(R::FACTS.of_row));
-    if let [count] = count {
+    if R::FACTS.corrects
+        && let [count] = count
+    {
         let old = *count;
         *count = next_count(old);
         changed |= old.to_bits() ^ count.to_bits();
         numbers = numbers.at(*count as u32);
     }
-    if let [own] = own {
+    if R::FACTS.of_row
+        && let [own] = own
+    {
         let mean = sum_of_squares(grads, weights, rule.weight_decay) / n as f32;
         let old = *own;
         *own = R::row(&numbers, old, mean);
@@ -96,21 +129,37 @@ fn moved_by<R: rules::Known>(rule: &RowStep, grads: &[f32], weights: &mut [f32],
         changed |= old.to_bits() ^ own.to_bits();
         largest = largest.max(own.to_bits() & MAGNITUDE);
     }
+    // In registers: each store might change what lies behind a reference.
+    let (numbers, decay) =
+        (Numbers { shrink: if DECAYS { numbers.shrink } else { 0.0 }, ..numbers }, rule.weight_decay);
     for i in 0..n {
         let w = weights[i];
-        let state = |all: &[f32], k| if each > k { all[i] } else { 0.0 };
-        let states = [state(first, 0), state(second, 1)];
-        let after = R::element(&numbers, Element { g: grads[i] + rule.weight_decay * w, w, states });
-        weights[i] = after.w;
-        changed |= w.to_bits() ^ after.w.to_bits();
-        largest = largest.max(after.w.to_bits() & MAGNITUDE);
-        for (k, all) in [&mut *first, &mut *second].into_iter().enumerate() {
-            if each > k {
-                all[i] = after.states[k];
-                changed |= states[k].to_bits() ^ after.states[k].to_bits();
-                largest = largest.max(after.states[k].to_bits() & MAGNITUDE);
-            }
+        let states = [if each > 0 { first[i] } else { 0.0 }, if each > 1 { second[i] } else { 0.0 }];
+        let after = R::element(&numbers, Element { g: grads[i] + decay * w, w, states });
+        if KEEP {
+            old_weights[i] = w;
         }
+        weights[i] = after.w;
+        let mut moves = w.to_bits() ^ after.w.to_bits();
+        let mut most = after.w.to_bits() & MAGNITUDE;
+        if each > 0 {
+            if KEEP {
+                old_first[i] = states[0];
+            }
+            first[i] = after.states[0];
+            moves |= states[0].to_bits() ^ after.states[0].to_bits();
+            most = most.max(after.states[0].to_bits() & MAGNITUDE);
+        }
+        if each > 1 {
+            if KEEP {
+                old_second[i] = states[1];
+            }
+            second[i] = after.states[1];
+            moves |= states[1].to_bits() ^ after.states[1].to_bits();
+            most = most.max(after.states[1].to_bits() & MAGNITUDE);
+        }
+        changed |= moves;
+        largest = largest.max(most);
     }
     (largest < INFINITE, changed != 0)
 }

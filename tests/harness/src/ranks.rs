@@ -457,6 +457,8 @@ pub fn listed() -> Vec<Listed> {
         ("int8-lfu-mean-lossy", Int8, Lfu, Mean, Optimizer::row_wise_adagrad(0.05), false),
         ("int8-lru-bad-index-left-out", Int8, Lru, Sum, Optimizer::row_wise_adagrad(0.05), true),
         ("int4-lfu-sum-weights-summed", Int4, Lfu, Sum, Optimizer::row_wise_adagrad(0.05), true),
+        ("int8-lru-sum-ftrl", Int8, Lru, Sum, Optimizer::ftrl(0.05).with_l1(0.5), false),
+        ("int4-lfu-mean-lion", Int4, Lfu, Mean, Optimizer::lion(0.01).with_weight_decay(0.1), false),
         ("fp32-lru-mean-lossy-summed", Fp32, Lru, Mean, Optimizer::adagrad(0.05), false),
     ];
     let run = |(name, precision, policy, pooling, optimizer, weighted): (&'static str, _, _, _, _, bool)| {
