@@ -375,3 +375,25 @@ fn a_table_file_names_its_own_rule() {
         assert!(error.contains("hash of the rule"), "{error}");
     }
 }
+
+/// Refusals say the field, what is wanted and what was found, and refuse nothing beside it.
+#[test]
+fn refused_numbers_are_told() {
+    let told = |tables: &[u32], optimizer| {
+        let found = GroupConfig::new(tables, 4).with_optimizer(optimizer).check();
+        found.err().map(|error| error.to_string().replace("; change the group's configuration", ""))
+    };
+    for (optimizer, wanted) in [
+        (Optimizer::sgd(-0.1), None),
+        (Optimizer::ftrl(-0.1), Some("lr: wanted 0 or more with ftrl, found -0.1")),
+        (Optimizer::ftrl(0.1).with_l2(-1.0), Some("l2: wanted a finite number, 0 or more, found -1")),
+        (Optimizer::adagrad(0.1).with_eps(0.0), Some("eps: wanted a number above 0, found 0")),
+        (Optimizer::sgd(0.1).with_eps(0.0), None),
+    ] {
+        assert_eq!(told(&[5], optimizer).as_deref(), wanted);
+    }
+    let empty = told(&[5, 0, 3], Optimizer::sgd(0.1));
+    assert_eq!(empty.unwrap(), "tables: wanted at least one row a table, found table 1 with 0 rows");
+    let four = own::Written { hyper: vec![("a", 0.0), ("b", 0.0), ("c", 0.0), ("d", 0.0)], ..own::sgd() };
+    CpuGroup::new(GroupConfig::new(&[5], 4).with_rule(Arc::new(four))).unwrap();
+}

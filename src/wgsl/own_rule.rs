@@ -1,17 +1,22 @@
 //! The check of the text of a caller's own rule.
 
-use std::{collections::BTreeSet, sync::Arc};
+#[cfg(not(target_family = "wasm"))]
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
+#[cfg(not(target_family = "wasm"))]
+use crate::wgsl::{Bodies, Kernel, OWN_RULE, RankBody, Sizes, compose};
 use crate::{
     error::Error,
     rules::{OwnRule, Rule},
-    wgsl::{Bodies, Kernel, OWN_RULE, RankBody, Sizes, compose},
 };
 
 /// The stage that runs rules, for [`compose`].
+#[cfg(not(target_family = "wasm"))]
 const UPDATE: Kernel = Kernel { name: "update", workgroup: 256, bindings: &[] };
 
 /// The functions of the stage that a rule may call.
+#[cfg(not(target_family = "wasm"))]
 const CALLED: [&str; 4] = ["descend", "settled", "correction", "bits_of"];
 
 /// The names in the stage's texts, of every variant: also those of built-in functions, which a rule's own function would hide.

@@ -93,7 +93,7 @@ pub fn steps_are_the_model_s<T: Array>(new: New<'_, T>, runs: u64) {
 pub fn atomic_steps_are_the_model_s<T: Array>(new: New<'_, T>, runs: u64) {
     let steps = |seed| steps_of_the_model(new, seed, &atomic(config(seed)));
     let moved: usize = share(seeds("atomic steps", runs)).map(steps).sum();
-    assert!(moved > 1_000, "{moved} weights moved");
+    assert!(moved > 100, "{moved} weights moved");
 }
 
 /// Three steps, each against the model: outputs, gradients of the weights, the moved array. Returns the number of weights that moved.
