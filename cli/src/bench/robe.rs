@@ -36,7 +36,7 @@ pub(super) struct Args {
     /// Rows looked up in a batch [default: 10240, small 1024]
     #[arg(long, value_name = "N", value_parser = whole(1u32..=1 << 24))]
     batch: Option<u32>,
-    /// Update rule: sgd, momentum, adagrad or adam
+    /// Update rule: sgd, momentum, adagrad, adam, ftrl or lion
     #[arg(long, default_value_t = OptimizerKind::Sgd, value_parser = one_of(OptimizerKind::ALL))]
     optimizer: OptimizerKind,
     /// Most memory of an array with its sums; larger ones are left out [default: on the CPU 8 GiB or three quarters of the free memory]
@@ -79,7 +79,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let optimizer = Optimizer::usual(args.optimizer, 1e-3);
     ensure_usage!(
         !matches!(optimizer.kind, OptimizerKind::RowWiseAdaGrad | OptimizerKind::RowWiseAdam),
-        "--optimizer: wanted sgd, momentum, adagrad or adam with bench robe, found {}; a shared weight belongs to no row",
+        "--optimizer: wanted sgd, momentum, adagrad, adam, ftrl or lion with bench robe, found {}; a shared weight belongs to no row",
         optimizer.kind
     );
     args.common.make_folder(options)?;

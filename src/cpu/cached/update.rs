@@ -211,26 +211,19 @@ pub(crate) type OwnRow = (u32, Range<usize>, u32);
 
 /// The distinct rows of a step, from its sorted accesses or from the lists of a step with a cache.
 pub(crate) fn own_rows(accesses: &[u64], distinct: Option<&Distinct>) -> Vec<OwnRow> {
-    let Some(distinct) = distinct else {
-        let mut start = 0;
-        let runs = accesses.chunk_by(|&a, &b| key(a) == key(b));
-        return runs
-            .map(|run| {
-                (
-                    key(run[0]),
-                    start..{
-                        start += run.len();
-                        start
-                    },
-                    NONE,
-                )
-            })
-            .collect();
-    };
-    let row = |at: usize| {
-        (key(distinct.rows[at]), number(distinct.rows[at]) as usize..number(distinct.rows[at + 1]) as usize)
-    };
-    (0..distinct.len).map(|at| (row(at), distinct.places[at])).map(|((row, run), place)| (row, run, place)).collect()
+    let mut rows = Vec::new();
+    if let Some(distinct) = distinct {
+        for (ends, &place) in distinct.rows[..=distinct.len].windows(2).zip(&distinct.places) {
+            rows.push((key(ends[0]), number(ends[0]) as usize..number(ends[1]) as usize, place));
+        }
+        return rows;
+    }
+    let mut start = 0;
+    for run in accesses.chunk_by(|&a, &b| key(a) == key(b)) {
+        rows.push((key(run[0]), start..start + run.len(), NONE));
+        start += run.len();
+    }
+    rows
 }
 
 /// Counts the only miss of a row of a table without a cache.
