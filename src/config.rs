@@ -13,8 +13,10 @@ use crate::{
 
 /// Ways of a set. A GPU's sets have 32, and the CPU's too unless the configuration says otherwise.
 pub const WAYS: u32 = 32;
+/// Ways of a set that are for recent rows, unless the configuration says otherwise ([`Policy::Window`]).
+pub const WINDOW_WAYS: u32 = 4;
 /// Most ways of a set, because a probe looks at all of them.
-pub(crate) const MOST_WAYS: u32 = 1024;
+pub const MOST_WAYS: u32 = 1024;
 
 /// Lists the variants of an enum, `ALL` (but for one behind a semicolon), and gives each its name in options, files and messages: `name`, `Display` and `FromStr`, which takes
 /// `_` for `-`. Serde has the same names with `_`.
@@ -306,10 +308,54 @@ pub enum Policy {
     Window,
 }
 
+/// What sets the policies apart (SPEC 3). Everything that depends on the policy asks for these, not for its name.
+///
+/// Example: [`GroupConfig`].
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PolicyFacts {
+    /// Steps admit rows.
+    pub admits: bool,
+    /// Each row of the table has a counter of its uses. Rows that are used more come first, and a row leaves only for one that is used more.
+    pub counts: bool,
+    /// The counters have 4 bits and are halved as accesses pass.
+    pub ages: bool,
+    /// Some ways of each set are for recent rows.
+    pub recent: bool,
+    /// A row that the batch uses may leave.
+    pub own_leave: bool,
+}
+
+impl PolicyFacts {
+    const NONE: Self = Self { admits: false, counts: false, ages: false, recent: false, own_leave: false };
+
+    /// The facts as bits of [`Params::policy`](crate::table::abi::Params): `ADMITS` to `OWN_LEAVE` in `shaders/shared/common.wgsl`.
+    #[must_use]
+    pub const fn bits(self) -> u32 {
+        let Self { admits, counts, ages, recent, own_leave } = self;
+        admits as u32 | (counts as u32) << 1 | (ages as u32) << 2 | (recent as u32) << 3 | (own_leave as u32) << 4
+    }
+
+    /// The facts of [`bits`](Self::bits).
+    #[must_use]
+    pub const fn of_bits(bits: u32) -> Self {
+        let (admits, counts, ages) = (bits & 1 != 0, bits & 2 != 0, bits & 4 != 0);
+        Self { admits, counts, ages, recent: bits & 8 != 0, own_leave: bits & 16 != 0 }
+    }
+}
+
 impl Policy {
-    /// Whether each row of the table has a counter.
-    pub(crate) const fn counts(self) -> bool {
-        matches!(self, Self::Lfu | Self::Window)
+    /// What sets it apart from other policies.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn facts(self) -> PolicyFacts {
+        let none = PolicyFacts::NONE;
+        match self {
+            Self::Lru => PolicyFacts { admits: true, ..none },
+            Self::Lfu => PolicyFacts { admits: true, counts: true, own_leave: true, ..none },
+            Self::Static => none,
+            Self::Window => PolicyFacts { admits: true, counts: true, ages: true, recent: true, ..none },
+        }
     }
 }
 
@@ -823,7 +869,7 @@ impl GroupConfig {
             ways: WAYS,
             policy: Policy::Lru,
             counter_bits: CounterBits::ThirtyTwo,
-            window_ways: 4,
+            window_ways: WINDOW_WAYS,
             cache_shares: Vec::new(),
             pooling: Pooling::Sum,
             optimizer: Optimizer::sgd(0.01),
@@ -874,19 +920,18 @@ impl GroupConfig {
 
     /// Bits of the counter of each row: 0 under a policy without one.
     pub(crate) const fn bits_of_uses(&self) -> u32 {
-        match self.policy {
-            Policy::Lru | Policy::Static => 0,
-            Policy::Lfu => self.counter_bits.bits(),
-            Policy::Window => 4,
+        match self.policy.facts() {
+            PolicyFacts { counts: false, .. } => 0,
+            PolicyFacts { ages: true, .. } => 4,
+            _ => self.counter_bits.bits(),
         }
     }
 
     /// The greatest number that the counter of a row reaches.
-    pub(crate) const fn most_uses(&self) -> u32 {
-        match self.policy {
-            Policy::Window => 15,
-            _ => self.counter_bits.most(),
-        }
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn most_uses(&self) -> u32 {
+        if self.policy.facts().ages { 15 } else { self.counter_bits.most() }
     }
 
     /// Sets the learning rate.
@@ -962,7 +1007,7 @@ impl GroupConfig {
         if self.ways == 0 || self.ways > MOST_WAYS {
             return fail("ways", format!("1 to {MOST_WAYS}"), self.ways.to_string());
         }
-        if self.policy == Policy::Window && self.window_ways >= self.ways {
+        if self.policy.facts().recent && self.window_ways >= self.ways {
             let wanted = format!("fewer than the {} ways of a set", self.ways);
             return fail("window_ways", wanted, self.window_ways.to_string());
         }

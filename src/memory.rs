@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::{
-    config::{GroupConfig, Placement, Policy, Precision, setters},
+    config::{GroupConfig, Placement, Policy, PolicyFacts, Precision, setters},
     table::{
         abi::{Feature, Piece, Share, table_words},
         layout::Layout,
@@ -24,10 +24,10 @@ pub fn memory_factor(dim: u32, precision: Precision, cache_fraction: f64, policy
     }
     if c > 0.0 {
         factor += c + c / d;
-        factor += match policy {
-            Policy::Lru | Policy::Static => 0.0,
-            Policy::Lfu => 1.0 / d,
-            Policy::Window => 1.0 / (8.0 * d),
+        factor += match policy.facts() {
+            PolicyFacts { counts: false, .. } => 0.0,
+            PolicyFacts { ages: true, .. } => 1.0 / (8.0 * d),
+            _ => 1.0 / d,
         };
     }
     factor

@@ -12,7 +12,7 @@
 //! constant of the text, by the file of that rule alone.
 
 use crate::{
-    config::{Optimizer, OptimizerKind, Precision},
+    config::{Optimizer, OptimizerKind, PolicyFacts, Precision},
     host::trusted::Composed,
     robe,
     rules::Facts,
@@ -512,6 +512,7 @@ pub fn constants() -> Vec<(&'static str, u32)> {
     use crate::table::abi::{
         CLOCK_WORDS, COMING, DIRTY, Field, NONE, PINNED, Piece, RECENT, SINCE, Swap, TABLE_WORDS, count, feedback,
     };
+    let none = PolicyFacts::default();
     vec![
         ("NONE", NONE),
         ("CLOCK_WORDS", CLOCK_WORDS as u32),
@@ -525,7 +526,11 @@ pub fn constants() -> Vec<(&'static str, u32)> {
         ("COMING", COMING),
         ("RECENT", RECENT),
         ("SINCE", SINCE as u32),
-        ("WINDOW", crate::table::params::WINDOW),
+        ("ADMITS", PolicyFacts { admits: true, ..none }.bits()),
+        ("COUNTS", PolicyFacts { counts: true, ..none }.bits()),
+        ("AGES", PolicyFacts { ages: true, ..none }.bits()),
+        ("RECENTS", PolicyFacts { recent: true, ..none }.bits()),
+        ("OWN_LEAVE", PolicyFacts { own_leave: true, ..none }.bits()),
         ("WRITE", Swap::WRITE),
         ("KEEP", Swap::KEEP),
         ("PACK", Piece::PACK),

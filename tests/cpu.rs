@@ -77,7 +77,8 @@ fn residents_are_those_of_the_simulator_whatever_the_ways() {
                 let config = config().with_cache_rows(cache_rows).with_policy(policy).with_ways(ways);
                 let config = config.with_window_ways(4.min(ways - 1));
                 let simulator = |policy, ways| {
-                    let mut simulator = Simulator::new(ROWS, cache_rows.div_ceil(ways), ways, policy).unwrap();
+                    let other = config.clone().with_policy(policy).with_ways(ways);
+                    let mut simulator = Simulator::new(&other).unwrap();
                     first_difference(&config, &mut simulator, 60, |rng, step| {
                         batch(rng, if step % 5 == 0 { 150 } else { 20 })
                     })
@@ -106,8 +107,8 @@ fn narrow_counters_are_those_of_the_simulator() {
         {
             let config = config().with_cache_rows(16).with_policy(Policy::Lfu).with_ways(ways).with_counter_bits(bits);
             let simulator = |bits| {
-                let simulator = Simulator::new(ROWS, 16 / ways, ways, Policy::Lfu).unwrap();
-                first_difference(&config, &mut simulator.with_counter_bits(bits), 300, drifting)
+                let mut simulator = Simulator::new(&config.clone().with_counter_bits(bits)).unwrap();
+                first_difference(&config, &mut simulator, 300, drifting)
             };
             assert_eq!(simulator(bits), None, "{bits} bits, {ways} ways");
             unlike += u32::from(simulator(other).is_some());

@@ -43,9 +43,9 @@ fn simulated(seed: u64, policy: Policy, bend: impl Fn(&mut Vec<u32>, &mut u32)) 
     (config.policy, config.ways) = (policy, [1, 2, 7, 32, 40][source.random_range(0..5)]);
     config.cache_rows = source.random_range(1..=rows);
     config.window_ways = 4.min(config.ways - 1);
+    let mut cache = Simulator::new(&config).unwrap();
     let mut group = CpuGroup::new(config).unwrap();
     let ways = group.layout().ways;
-    let mut cache = Simulator::new(rows, group.layout().sets, ways, policy).unwrap();
     for step in 0..12 {
         if source.random_bool(0.4) {
             let count = [0, 4, 60][source.random_range(0..3)];

@@ -8,7 +8,7 @@ use hotrow::{
     Pooling, Precision,
 };
 use hotrow_report::clock::Complaints;
-use hotrow_report::names::{ADMITTING, PLACES};
+use hotrow_report::names::{PLACES, admitting};
 use hotrow_report::object::{Field, Object};
 
 const DIM: u32 = 12;
@@ -53,7 +53,7 @@ pub(crate) fn gpu(context: &Context, seed: u32) -> Vec<Case> {
             continue;
         }
         for precision in Precision::ALL {
-            for policy in ADMITTING {
+            for policy in admitting() {
                 let config = config(precision, policy, placement, seed);
                 let mut difference = Group::new(context, config.clone())
                     .map_err(anyhow::Error::from)
@@ -82,12 +82,12 @@ pub(crate) fn cpu(seed: u32) -> Vec<Case> {
         ensure!(all_rows(&mut cached)? == all_rows(&mut uncached)?, "rows with a cache differ from those without");
         Ok(())
     };
-    ADMITTING
+    admitting()
         .map(|policy| {
             let difference = run(policy).err().map(|error| format!("{error:#}"));
             Case { precision: Precision::Fp32, policy, placement: Placement::Device, difference }
         })
-        .into()
+        .collect()
 }
 
 /// A small configuration with two tables, several pieces, and two sets that overflow.

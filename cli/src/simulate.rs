@@ -1,8 +1,10 @@
 //! `hotrow simulate`: hit rates of traces for sizes x ways x policies (Yang 2020, Tables 6 and 10).
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use hotrow::{Batch, Context, Counters, Group, GroupConfig, Mode, Policy, Pooling, Precision, adapter, prelude::*};
-use hotrow_plan::simulate::{Best, Geometry, Simulator, WINDOW_WAYS};
+use hotrow::{
+    Batch, Context, Counters, Error, Group, GroupConfig, Mode, Policy, Pooling, Precision, adapter, prelude::*,
+};
+use hotrow_plan::simulate::{Best, Geometry, GeometryError, Simulator, WINDOW_WAYS};
 use hotrow_report::clock::{Clock, Rounds};
 use hotrow_report::failure::{Failure, ensure_usage};
 use hotrow_report::names::{self, COMPARED, list};
@@ -23,6 +25,12 @@ const MAX_WAYS: u32 = 1 << 20;
 
 /// Most accesses in a batch (SPEC 3).
 const MAX_BATCH: u32 = 1 << 30;
+
+/// Number of steps submitted at a time, so that the device neither waits for the host nor falls far behind.
+const STEPS: usize = 32;
+
+/// The most rows of a table that is simulated on a GPU, where they take 2 GiB with their frequencies.
+const MOST_ON_GPU: u64 = 1 << 28;
 
 /// Accesses between two reports of progress.
 const REPORT: u64 = 1 << 16;
@@ -194,50 +202,71 @@ impl Args {
     }
 }
 
-/// Numbers ids by first appearance, or leaves them if the rows are given. Returns the rows.
-fn number(trace: &mut Trace, rows: Option<u32>) -> Result<u32, Failure> {
-    if let Some(rows) = rows {
-        let Some(at) = trace.ids.iter().position(|&id| id >= rows) else { return Ok(rows) };
-        let (id, name) = (trace.ids[at], &trace.name);
+/// Makes the ids linear rows, numbered by first appearance, or leaves them if the rows are given. Returns the rows of each table; of one without shares.
+fn number(trace: &mut Trace, args: &Args) -> Result<Vec<u32>, Failure> {
+    let name = &trace.name;
+    if let Some(rows) = args.rows {
+        let Some(at) = trace.ids.iter().position(|&id| id >= rows) else { return Ok(vec![rows]) };
+        let id = trace.ids[at];
         return Err(Failure::Usage(format!(
             "--rows: wanted more than {id}, the id at access {at} of {name}, found {rows}; give more, or none to number ids"
         )));
     }
-    let mut numbers = HashMap::new();
-    for id in &mut trace.ids {
-        let next = numbers.len() as u32;
-        *id = *numbers.entry(*id).or_insert(next);
+    let shares = &args.cache_shares;
+    let tables = trace.tables.as_deref().filter(|_| !shares.is_empty()).unwrap_or_default();
+    let found = tables.iter().max().map_or(0, |&last| usize::from(last) + 1);
+    ensure_usage!(
+        shares.is_empty() || found > 0,
+        "--cache-shares: wanted the table of each access of {name}, found none; give them with --table-file, or in NAME.table.u8 beside the trace"
+    );
+    ensure_usage!(
+        shares.len() <= found.max(1),
+        "--cache-shares: wanted at most one for each of the {found} tables of {name}, found {}; give fewer",
+        shares.len()
+    );
+    let (mut rows, mut numbers) = (vec![0; found.max(1)], HashMap::new());
+    let of_access = |at: usize| tables.get(at).copied().map_or(0, usize::from);
+    for (at, id) in trace.ids.iter_mut().enumerate() {
+        let rows: &mut u32 = &mut rows[of_access(at)];
+        *id = *numbers.entry((of_access(at), *id)).or_insert_with(|| {
+            *rows += 1;
+            *rows - 1
+        });
     }
-    Ok(numbers.len() as u32)
+    let bases: Vec<u32> = rows.iter().scan(0, |end, &rows| Some(std::mem::replace(end, *end + rows.max(1)))).collect();
+    trace.ids.iter_mut().enumerate().for_each(|(at, id)| *id += bases[of_access(at)]);
+    Ok(rows)
 }
 
 /// Simulates every configuration over one trace.
 fn play_all(context: Option<&Context>, args: &Args, trace: Trace) -> Result<Vec<Object>, Failure> {
-    let (choices, batch, name, accesses) =
-        (args.choices(), args.batch as usize, trace.name.clone(), trace.ids.len() * args.choices().len());
-    let job = Job { context, batch, parts: parts(trace, args)?, name: &name };
-    for &Choice { kind, window_ways, ways, percent } in &choices {
-        let shape = Geometry::of_percent(job.rows(), percent, ways)?;
+    let (choices, name, accesses) = (args.choices(), trace.name.clone(), trace.ids.len() * args.choices().len());
+    let mut trace = trace;
+    let tables = number(&mut trace, args)?;
+    let hottest = trace.hottest(usize::MAX);
+    let job = Job { context, args, trace, tables, hottest };
+    for &choice in &choices {
+        let Choice { kind, window_ways, ways, percent } = choice;
+        let shape = job.shape(choice)?;
         ensure_usage!(
             kind != Args::WINDOW || window_ways < shape.ways || u64::from(shape.slots) >= job.rows(),
             "--window-ways: wanted fewer than the {} ways of the one set that {percent} % of {name} are, found {window_ways}; ask for fewer",
             shape.ways
         );
-        let taken: u32 = job.parts.iter().map(|part| part.sets(&shape)).sum();
-        if taken < shape.sets && (kind, window_ways) == (choices[0].kind, choices[0].window_ways) {
+        let sets = Simulator::new(&job.config(choice, Policy::Lru)?).map_err(|error| match error {
+            Error::Config { field: "cache_rows", wanted, found } if !args.cache_shares.is_empty() => Failure::Usage(format!(
+                "--cache-shares: wanted cache rows of {wanted}, found {found} in sets of {ways} in {percent} % of {name}; ask for a larger cache, \
+                 for fewer --ways, or for a share of 0 for tables of little use"
+            )),
+            error => error.into(),
+        })?;
+        if sets.sets() < shape.sets && (kind, window_ways) == (choices[0].kind, choices[0].window_ways) {
             output::note(&format!(
                 "note: {} of the {} sets of {percent} % of {name} are in no table's share",
-                shape.sets - taken,
+                shape.sets - sets.sets(),
                 shape.sets
             ));
         }
-        ensure_usage!(
-            taken <= shape.sets,
-            "--cache-shares: wanted at least {taken} sets, one for each share, found {} of {} ways in {percent} % of {name}; ask for a larger cache, \
-             for fewer --ways, or for a share of 0 for tables of little use",
-            shape.sets,
-            shape.ways
-        );
     }
     let progress = Progress::new(&name, accesses as u64);
     let play_one = |choice: &Choice| job.play(*choice, &progress);
@@ -266,108 +295,72 @@ fn play_all(context: Option<&Context>, args: &Args, trace: Trace) -> Result<Vec<
     Ok(played.iter().enumerate().map(outcome).collect())
 }
 
-/// The accesses of a table with a share of the cache, or of all tables together. No other accesses go to their sets.
-struct Part {
-    /// In rows from 0 on.
-    trace: Trace,
-    rows: u32,
-    /// The rows, most used first.
-    hottest: Vec<u32>,
-    /// Where each batch begins, and where the last one ends.
-    starts: Vec<u32>,
-    /// The share of all sets; none if they are not divided.
-    share: Option<f32>,
-}
-
-impl Part {
-    /// The number of its sets, of a cache of this shape.
-    fn sets(&self, shape: &Geometry) -> u32 {
-        match self.share {
-            None => shape.sets,
-            Some(0.0) => 0,
-            Some(share) => ((share * shape.sets as f32) as u32).max(1).min(self.rows.div_ceil(shape.ways)),
-        }
-    }
-
-    fn batches(&self) -> impl DoubleEndedIterator<Item = &[u32]> {
-        self.starts.windows(2).map(|ends| &self.trace.ids[ends[0] as usize..ends[1] as usize])
-    }
-}
-
-/// The parts of a trace: one, or with shares one for each table, the i-th for table i.
-fn parts(trace: Trace, args: &Args) -> Result<Vec<Part>, Failure> {
-    let (shares, batch) = (&args.cache_shares, args.batch as usize);
-    let part = |mut trace: Trace, mut starts: Vec<u32>, share| {
-        starts.push(trace.ids.len() as u32);
-        let rows = number(&mut trace, args.rows)?;
-        Ok(Part { rows, hottest: trace.hottest(usize::MAX), trace, starts, share })
-    };
-    if shares.is_empty() {
-        let starts = (0..trace.ids.len() as u32).step_by(batch).collect();
-        return part(trace, starts, None).map(|part| vec![part]);
-    }
-    let tables = trace.tables.unwrap_or_default();
-    let found = tables.iter().max().map_or(0, |&last| usize::from(last) + 1);
-    ensure_usage!(
-        found > 0,
-        "--cache-shares: wanted the table of each access of {}, found none; give them with --table-file, or in NAME.table.u8 beside the trace",
-        trace.name
-    );
-    ensure_usage!(
-        shares.len() <= found,
-        "--cache-shares: wanted at most one for each of the {found} tables of {}, found {}; give fewer",
-        trace.name,
-        shares.len()
-    );
-    let mut each = vec![(Vec::new(), Vec::new(), None); found];
-    for (at, (&table, id)) in tables.iter().zip(trace.ids).enumerate() {
-        let (ids, starts, last) = &mut each[usize::from(table)];
-        if last.replace(at / batch) != Some(at / batch) {
-            starts.push(ids.len() as u32);
-        }
-        ids.push(id);
-    }
-    let each = (0..=u8::MAX).zip(each).zip(shares.iter().copied().chain(std::iter::repeat(0.0)));
-    each.map(|((table, (ids, starts, _)), share)| {
-        part(Trace { tables: Some(vec![table; ids.len()]), ids, ..Trace::default() }, starts, Some(share))
-    })
-    .collect()
-}
-
 /// A trace to be played.
 struct Job<'a> {
     context: Option<&'a Context>,
-    batch: usize,
-    name: &'a str,
-    parts: Vec<Part>,
+    args: &'a Args,
+    /// In linear rows.
+    trace: Trace,
+    /// The rows of each table; of one without shares.
+    tables: Vec<u32>,
+    /// The rows, most used first.
+    hottest: Vec<u32>,
 }
 
 impl Job<'_> {
     fn rows(&self) -> u64 {
-        self.parts.iter().map(|part| u64::from(part.rows)).sum()
+        self.tables.iter().map(|&rows| u64::from(rows)).sum()
+    }
+
+    fn shape(&self, Choice { percent, ways, .. }: Choice) -> Result<Geometry, GeometryError> {
+        Geometry::of_percent(self.rows(), percent, ways)
+    }
+
+    /// The group whose cache is played.
+    fn config(&self, choice: Choice, policy: Policy) -> Result<GroupConfig, GeometryError> {
+        let Geometry { slots, ways, .. } = self.shape(choice)?;
+        // A table without accesses gets a row, since a group has no empty ones, and no sets.
+        let rows = self.tables.iter().map(|&rows| rows.max(1)).collect();
+        let share = |(&share, &rows): (&f32, &u32)| if rows == 0 { 0.0 } else { share };
+        let mut config =
+            GroupConfig::new(&[1], 1).with_tables(rows).with_cache_rows(slots).with_ways(ways).with_policy(policy);
+        config.cache_shares = self.args.cache_shares.iter().zip(&self.tables).map(share).collect();
+        Ok(config.with_window_ways(choice.window_ways.min(ways - 1)))
     }
 
     /// Simulates a configuration. The result has the schema of `--json` and `--csv` (SPEC 9).
     fn play(&self, choice: Choice, progress: &Progress) -> anyhow::Result<Object> {
-        let (Self { batch, name, parts, .. }, Choice { kind, ways, percent, .. }) = (self, choice);
-        let shape = Geometry::of_percent(self.rows(), percent, ways)?;
-        let (mut seen, mut tables, mut no_way, mut asked) = (Vec::new(), [[0; 2]; 256], 0, 0);
-        for part in parts.iter().filter(|part| part.rows > 0) {
-            let room = part.sets(&shape).saturating_mul(shape.ways).min(shape.slots);
-            let hottest = &part.hottest[..part.hottest.len().min(room as usize)];
-            // Rows without a set are never admitted.
-            let (kind, sets) = if room == 0 { (Kind::Of(Policy::Static), 1) } else { (kind, part.sets(&shape)) };
-            asked += hottest.len();
-            no_way += Simulator::new(part.rows, sets, shape.ways, Policy::Static)?.pin(hottest, shape.ways).len();
-            seen.push(match (self.context, kind) {
-                (Some(context), Kind::Of(policy)) => {
-                    let policy = (policy, choice.window_ways);
-                    gpu(context, &part.trace, part.rows, policy, (shape, hottest), *batch, progress)?
-                }
-                _ => cpu(part, Choice { kind, ..choice }, [sets, shape.ways], hottest, progress, &mut tables)?,
-            });
-        }
-        let seen: Counters = seen.into_iter().sum();
+        let Choice { kind, ways, percent, .. } = choice;
+        let (name, shape) = (&self.trace.name, self.shape(choice)?);
+        // Of each table the hottest rows, as many as its sets have slots.
+        let mut pinned = Simulator::new(&self.config(choice, Policy::Static)?)?;
+        let mut room: Vec<u32> = (0..self.tables.len())
+            .map(|table| pinned.sets_of(table).saturating_mul(shape.ways).min(shape.slots))
+            .collect();
+        let ends: Vec<u32> = self
+            .tables
+            .iter()
+            .scan(0, |end, &rows| {
+                *end += rows.max(1);
+                Some(*end)
+            })
+            .collect();
+        let mut hottest = self.hottest.clone();
+        hottest.retain(|&row| {
+            let room = &mut room[ends.partition_point(|&end| end <= row)];
+            *room > 0 && {
+                *room -= 1;
+                true
+            }
+        });
+        let no_way = pinned.pin(&hottest, shape.ways).len();
+        let mut tables = [[0; 2]; 256];
+        let seen = match (self.context, kind) {
+            (Some(context), Kind::Of(policy)) => {
+                self.on_gpu(context, &self.config(choice, policy)?, &hottest, progress)?
+            }
+            _ => self.on_cpu(choice, &hottest, progress, &mut tables)?,
+        };
         let room = u64::from(shape.sets) * u64::from(shape.ways);
         if room != u64::from(shape.slots) && u64::from(shape.slots) < self.rows() {
             output::note(&format!(
@@ -376,13 +369,13 @@ impl Job<'_> {
             ));
         }
         let found = Object::default()
-            .with("trace", *name)
+            .with("trace", name.as_str())
             .with("policy", kind.to_string())
             .with("ways", ways)
             .with("cache_percent", percent)
             .and(fields!(shape; sets, slots))
-            .with("no_way_share", no_way as f64 / asked.max(1) as f64)
-            .with("batch", *batch)
+            .with("no_way_share", no_way as f64 / hottest.len().max(1) as f64)
+            .with("batch", self.args.batch)
             .and(fields!(seen; accesses, hits))
             .with("hit_rate", seen.hit_rate())
             .and(fields!(seen; unique, unique_misses, admitted, conflicts, evictions));
@@ -390,112 +383,102 @@ impl Job<'_> {
         let line = |(table, [accesses, hits]): (usize, [u64; 2])| {
             let rate = hits as f64 / accesses as f64;
             let found = Object::default().with("table", table).with("accesses", accesses).with("hits", hits);
-            let sets = parts.get(table).filter(|part| part.share.is_some()).map(|part| part.sets(&shape));
+            let sets = Some(pinned.sets_of(table)).filter(|_| !self.args.cache_shares.is_empty());
             sets.into_iter().fold(found.with("hit_rate", rate), |found, sets| found.with("sets", sets))
         };
         let each: Vec<Object> = each.map(line).collect();
         Ok(if each.is_empty() { found } else { found.with("tables", each.into_iter().collect::<Field>()) })
     }
-}
 
-/// Plays a part through sets of its own. Adds the accesses and hits of each table, if the trace has tables.
-fn cpu(
-    part: &Part,
-    choice: Choice,
-    [sets, ways]: [u32; 2],
-    hottest: &[u32],
-    progress: &Progress,
-    tables: &mut [[u64; 2]; 256],
-) -> anyhow::Result<Counters> {
-    let mut rest = part.trace.tables.as_deref().unwrap_or_default();
-    let mut played = 0;
-    let mut count = |ids: &[u32], holds: &dyn Fn(u32) -> bool| {
-        let (of, behind) = rest.split_at(rest.len().min(ids.len()));
-        rest = behind;
-        for (&table, &id) in of.iter().zip(ids) {
-            let [accesses, hits] = &mut tables[usize::from(table)];
-            *accesses += 1;
-            *hits += u64::from(holds(id));
-        }
-        played += ids.len() as u64;
-        if played >= REPORT {
-            progress.advance(std::mem::take(&mut played));
-        }
-    };
-    Ok(match choice.kind {
-        Kind::Of(policy) => {
-            let cache = Simulator::new(part.rows, sets, ways, policy)?;
-            let mut cache = cache.with_window_ways(choice.window_ways.min(ways - 1))?;
-            if policy == Policy::Static {
-                cache.pin(hottest, ways);
-            }
-            for ids in part.batches() {
-                count(ids, &|id| cache.holds(id));
-                cache.step(ids);
-            }
-            cache.counters()
-        }
-        Kind::Best => {
-            let mut cache = Best::new(part.batches(), [part.rows, sets, ways])?;
-            for ids in part.batches() {
-                count(ids, &|id| cache.holds(id));
-                cache.step(ids);
-            }
-            cache.counters()
-        }
-    })
-}
-
-/// Number of steps submitted at a time, so that the device neither waits for the host nor falls far behind.
-const STEPS: usize = 32;
-
-/// The most rows of a simulated table, which take 2 GiB with their frequencies.
-const MOST_ON_GPU: u32 = 1 << 28;
-
-/// Plays `trace` through the real kernels, of a table of `rows` rows with one FP32 value each, in batches of `batch` accesses through the device's cache of `shape` (32 ways). Static holds the `hottest`.
-fn gpu(
-    context: &Context,
-    trace: &Trace,
-    rows: u32,
-    (policy, window_ways): (Policy, u32),
-    (shape, hottest): (Geometry, &[u32]),
-    batch: usize,
-    progress: &Progress,
-) -> anyhow::Result<Counters> {
-    anyhow::ensure!(
-        rows <= MOST_ON_GPU,
-        "--backend gpu: wanted a table of at most {MOST_ON_GPU} rows, found {rows}; use --backend cpu"
-    );
-    let mut config = GroupConfig::new(&[rows], 1);
-    config.precision = Precision::Fp32;
-    (config.policy, config.window_ways) = (policy, window_ways);
-    config.forward_only = true;
-    config.pooling = Pooling::None;
-    config.cache_rows = shape.slots;
-    let mut group = Group::new(context, config)?;
-    if policy == Policy::Static {
-        group.pin(hottest, shape.ways)?;
+    fn batches(&self) -> impl DoubleEndedIterator<Item = &[u32]> {
+        self.trace.ids.chunks(self.args.batch as usize)
     }
-    let clock = Clock::new(context, Rounds::ONE);
-    let longest = batch.min(trace.ids.len()) as u32;
-    let offsets = clock.storage(&(0..=longest).collect::<Vec<_>>());
-    let outputs = clock.storage(&vec![0; longest as usize]);
-    for stretch in trace.ids.chunks(batch.saturating_mul(STEPS)) {
-        let mut encoder = clock.encoder();
-        for ids in stretch.chunks(batch) {
-            let indices = clock.storage(ids);
-            let one = Batch {
-                indices: Some(indices.slice(..)),
-                offsets: offsets.slice(..4 * (ids.len() as u64 + 1)),
-                weights: None,
-            };
-            group.encode_forward(&mut encoder, &one, outputs.slice(..), Mode::Train)?;
-        }
-        clock.submit(encoder)?;
-        progress.advance(stretch.len() as u64);
+
+    /// Plays the trace. Adds the accesses and hits of each table, if the trace has tables.
+    fn on_cpu(
+        &self,
+        choice: Choice,
+        hottest: &[u32],
+        progress: &Progress,
+        tables: &mut [[u64; 2]; 256],
+    ) -> anyhow::Result<Counters> {
+        let mut rest = self.trace.tables.as_deref().unwrap_or_default();
+        let mut played = 0;
+        let mut count = |ids: &[u32], holds: &dyn Fn(u32) -> bool| {
+            let (of, behind) = rest.split_at(rest.len().min(ids.len()));
+            rest = behind;
+            for (&table, &id) in of.iter().zip(ids) {
+                let [accesses, hits] = &mut tables[usize::from(table)];
+                *accesses += 1;
+                *hits += u64::from(holds(id));
+            }
+            played += ids.len() as u64;
+            if played >= REPORT {
+                progress.advance(std::mem::take(&mut played));
+            }
+        };
+        Ok(match choice.kind {
+            Kind::Of(policy) => {
+                let mut cache = Simulator::new(&self.config(choice, policy)?)?;
+                if !policy.facts().admits {
+                    cache.pin(hottest, u32::MAX);
+                }
+                for ids in self.batches() {
+                    count(ids, &|id| cache.holds(id));
+                    cache.step(ids);
+                }
+                cache.counters()
+            }
+            Kind::Best => {
+                let mut cache = Best::new(self.batches(), &self.config(choice, Policy::Lru)?)?;
+                for ids in self.batches() {
+                    count(ids, &|id| cache.holds(id));
+                    cache.step(ids);
+                }
+                cache.counters()
+            }
+        })
     }
-    group.check()?;
-    Ok(group.counters()?.into_iter().sum())
+
+    /// Plays the trace through the real kernels, with one FP32 value a row.
+    fn on_gpu(
+        &self,
+        context: &Context,
+        config: &GroupConfig,
+        hottest: &[u32],
+        progress: &Progress,
+    ) -> anyhow::Result<Counters> {
+        let rows = self.rows();
+        anyhow::ensure!(
+            rows <= MOST_ON_GPU,
+            "--backend gpu: wanted a table of at most {MOST_ON_GPU} rows, found {rows}; use --backend cpu"
+        );
+        let config = config.clone().with_precision(Precision::Fp32).with_forward_only(true).with_pooling(Pooling::None);
+        let mut group = Group::new(context, config)?;
+        if !group.config().policy.facts().admits {
+            group.pin(hottest, group.config().ways)?;
+        }
+        let (clock, batch, ids) = (Clock::new(context, Rounds::ONE), self.args.batch as usize, &self.trace.ids);
+        let longest = batch.min(ids.len()) as u32;
+        let offsets = clock.storage(&(0..=longest).collect::<Vec<_>>());
+        let outputs = clock.storage(&vec![0; longest as usize]);
+        for stretch in ids.chunks(batch.saturating_mul(STEPS)) {
+            let mut encoder = clock.encoder();
+            for ids in stretch.chunks(batch) {
+                let indices = clock.storage(ids);
+                let one = Batch {
+                    indices: Some(indices.slice(..)),
+                    offsets: offsets.slice(..4 * (ids.len() as u64 + 1)),
+                    weights: None,
+                };
+                group.encode_forward(&mut encoder, &one, outputs.slice(..), Mode::Train)?;
+            }
+            clock.submit(encoder)?;
+            progress.advance(stretch.len() as u64);
+        }
+        group.check()?;
+        Ok(group.counters()?.into_iter().sum())
+    }
 }
 
 /// Hit rates of a trace's tables, with a column for each configuration.

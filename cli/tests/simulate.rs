@@ -16,7 +16,7 @@ use tempfile::TempDir;
 /// The hits of a trace in batches of one access. `ways = 0` is fully associative.
 fn hits(trace: &Trace, policy: Policy, ways: u32, percent: f64) -> u64 {
     let shape = Geometry::of_percent(trace.distinct.into(), percent, ways).unwrap();
-    let mut cache = Simulator::new(trace.distinct, shape.sets, shape.ways, policy).unwrap();
+    let mut cache = Simulator::new(&shape.group(trace.distinct, policy)).unwrap();
     for &id in &trace.ids {
         cache.step(&[id]);
     }
@@ -69,7 +69,7 @@ fn hits_are_those_of_other_programs() {
 /// The hits of the most used rows, as many as the cache has slots, in one set or in sets of 32. `shift` leaves out the hottest rows.
 fn static_hits(trace: &Trace, ways: u32, percent: f64, shift: usize) -> u64 {
     let shape = Geometry::of_percent(trace.distinct.into(), percent, ways).unwrap();
-    let mut cache = Simulator::new(trace.distinct, shape.sets, shape.ways, Static).unwrap();
+    let mut cache = Simulator::new(&shape.group(trace.distinct, Static)).unwrap();
     let rows = &trace.hottest(shape.slots as usize + shift)[shift..];
     let left_out = cache.pin(rows, shape.ways);
     assert!(left_out.is_empty() || ways > 0, "one set takes them all");
@@ -120,7 +120,7 @@ fn hits_of_three_policies_on_all_traces() {
         let shape = Geometry::of_percent(trace.distinct.into(), 5.0, 32).unwrap();
         let found = [1, 2048].map(|batch| {
             [Lru, Lfu, Window].map(|policy| {
-                let mut cache = Simulator::new(trace.distinct, shape.sets, 32, policy).unwrap();
+                let mut cache = Simulator::new(&shape.group(trace.distinct, policy)).unwrap();
                 trace.ids.chunks(batch).for_each(|ids| cache.step(ids));
                 cache.counters().hits
             })

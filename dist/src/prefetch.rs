@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use hotrow::{
-    Bags, Error, Lookup as _, Policy, Precision,
+    Bags, Error, Lookup as _, Precision,
     ranks::{Shard, Wire, check_batch, room},
 };
 
@@ -111,8 +111,8 @@ impl<C: Comm, S: Shard> Group<C, S> {
         let touched: Vec<Vec<u32>> = (0..self.shards.len())
             .map(|k| last.map_or_else(Vec::new, |last| merged(last.asked.rows.iter().map(|shards| &shards[k])).0))
             .collect();
-        // LFU may write a dirty row of this batch back before the batch reads it.
-        let rounds = self.config.policy == Policy::Lfu && self.config.precision != Precision::Fp32;
+        // A dirty row of this batch that leaves is written back before the batch reads it.
+        let rounds = self.config.policy.facts().own_leave && self.config.precision != Precision::Fp32;
         let (mut messages, mut answers) = (vec![Vec::new(); ranks], vec![Vec::new(); ranks]);
         let mut sent = Vec::with_capacity(ranks);
         for (rank, shards) in asked.rows.iter().enumerate() {

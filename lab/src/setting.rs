@@ -176,7 +176,7 @@ impl Setting {
             "policy" | "window-ways" | "cache-each" | "cached-tables" if !self.has_cache() => {
                 Some(("a cache-percent above 0", "no cache"))
             }
-            "window-ways" if self.policy != Policy::Window => Some(("policy window", "another policy")),
+            "window-ways" if !self.policy.facts().recent => Some(("policy window", "another policy")),
             "chunk" if self.addressing == Addressing::Rows => Some(("addressing hashed", "rows")),
             "chunk" | "addressing" if !self.is_shared() => Some(("compression or weights", "rows of their own")),
             "hot-batches" if !self.has_pins() => Some(("a pinned-percent above 0", "no pins")),
@@ -309,10 +309,10 @@ impl Setting {
             "cached-tables: wanted a number above 0, up to 100, found {of_tables}"
         );
         ensure!((1..=1024).contains(&ways), "ways: wanted a whole number from 1 to 1024, found {ways}");
-        let names = names::list(names::ADMITTING);
-        ensure!(names::ADMITTING.contains(&policy), "policy: wanted one of {names}, found {policy}");
+        let names = names::list(names::admitting());
+        ensure!(policy.facts().admits, "policy: wanted one of {names}, found {policy}");
         ensure!(
-            policy != Policy::Window || window_ways < ways,
+            !policy.facts().recent || window_ways < ways,
             "window-ways: wanted fewer than the {ways} ways of a set, found {window_ways}; ask for fewer, or for more ways"
         );
         let wanted = "quotient: wanted a whole number from 2 to 65536, found";

@@ -1,118 +1,84 @@
 //! Simulates the cache without its rows: counts which accesses of a trace hit, for any shape of cache (SPEC 3, steps 1
 //! to 5).
 //!
-//! [`Simulator`] keeps tags, stamps and frequencies only, so a trace of millions of accesses takes about a second. With
-//! 32 ways it decides as the cache on a device does. It takes any number of ways, from 1 (direct-mapped) to all slots
-//! in one set (fully associative). For what no policy can exceed see [`Best`].
+//! [`Simulator`] keeps the metadata that a group keeps, and admits by the library's own rule, so a trace of millions of accesses takes about a
+//! second. It takes any number of ways, from 1 (direct-mapped) to all slots in one set (fully associative). For what no policy can exceed see [`Best`].
 
 mod best;
 mod geometry;
-mod places;
-mod rows;
-mod set;
+mod large;
+mod uses;
 
 pub use best::Best;
 pub use geometry::{Geometry, GeometryError};
+pub use hotrow::internals::layout::WINDOW_WAYS;
 
-use hotrow::{CounterBits, Counters, Policy};
-use places::Places;
-use rows::{Home, Row, Rows};
-use set::{Rule, Set};
-use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet};
+use hotrow::internals::admission::{Move, Room, Rule, Set, find};
+use hotrow::internals::layout::{DIRTY, MOST_WAYS, NONE};
+use hotrow::internals::{Layout, seats};
+use hotrow::{Counters, Error, GroupConfig};
+use large::Large;
+use uses::Uses;
 
-/// A row's frequency is capped here (SPEC 3, step 3), unless [`Simulator::with_counter_bits`] chose narrower counters.
-pub const FREQ_CAP: u32 = CounterBits::ThirtyTwo.most();
-
-/// The most that a counter of [`Policy::Window`] holds.
-const MOST_USES: u32 = 15;
-
-/// Window ways of a set under [`Policy::Window`], unless [`Simulator::with_window_ways`] chose otherwise.
-pub const WINDOW_WAYS: u32 = 4;
-
-/// A set-associative cache that holds row numbers only.
+/// The cache of a group that has no rows.
 ///
 /// ```
-/// use hotrow::Policy;
+/// use hotrow::GroupConfig;
 /// use hotrow_plan::simulate::Simulator;
 ///
-/// let mut cache = Simulator::new(1000, 4, 32, Policy::Lru)?; // a thousand rows; four sets of 32 ways
+/// let config = GroupConfig::new(&[1000], 1).with_cache_rows(128); // a thousand rows; four sets of 32 ways
+/// let mut cache = Simulator::new(&config)?;
 /// cache.step(&[1, 2, 2]);
 /// cache.step(&[2, 3]);
 /// assert_eq!((cache.counters().accesses, cache.counters().hits), (5, 1));
-/// # Ok::<(), hotrow_plan::simulate::GeometryError>(())
+/// # Ok::<(), hotrow::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Simulator {
-    policy: Policy,
-    counter_bits: CounterBits,
-    ways: u32,
-    window_ways: u32,
-    places: Places,
-    /// Of each virtual shard under Window: its accesses since its last halving, and its halvings.
-    ages: Vec<[u64; 2]>,
-    /// Number of the running step. The first is 1, so that an empty way can rank as 0.
-    step: u64,
-    sets: Vec<Set>,
-    rows: Rows,
+    layout: Layout,
+    rule: Rule,
+    /// The most that the counter of a row reaches.
+    most: u32,
+    /// The metadata of each set, empty until a row comes.
+    sets: Vec<Vec<u32>>,
+    /// For sets of more ways than a probe looks at, as many as sets; else none.
+    large: Vec<Large>,
+    uses: Uses,
+    /// Of each share of the cache, or of all: the accesses since the counters were halved.
+    since: Vec<u64>,
     counters: Counters,
-    /// The distinct rows of the running batch, by their number in `rows`. Kept to reuse the allocation.
-    touched: Vec<u32>,
-    /// The missed rows of the running batch, likewise.
-    missing: Vec<u32>,
+    /// The last batch, sorted.
+    batch: Vec<u32>,
+    /// Its missing rows: the set, and the order in which they come.
+    missing: Vec<(u32, u64)>,
+    room: Room,
 }
 
 impl Simulator {
-    /// Makes an empty cache of `sets` x `ways` slots for tables of `rows` rows together. One set makes it fully associative; as many slots as rows make
-    /// it cover them.
+    /// Makes the empty cache of a group: its tables, cache rows, ways, shares, policy and counters count. Sets of more ways than the 1,024 of a group are
+    /// simulated too; with as many as cache rows there is one, which is fully associative.
     ///
     /// # Errors
-    /// [`GeometryError`] without rows, sets or ways, for more than 2^32 - 2 rows, and if the sets do not fit in memory.
-    pub fn new(rows: u32, sets: u32, ways: u32, policy: Policy) -> Result<Self, GeometryError> {
+    /// As [`GroupConfig::check`]; [`Error::OutOfMemory`].
+    pub fn new(config: &GroupConfig) -> Result<Self, Error> {
+        let layout = layout_of(config)?;
+        let (mut sets, n) = (Vec::new(), layout.sets as usize);
+        let bytes = (n * size_of::<Vec<u32>>()) as u64;
+        sets.try_reserve_exact(n).map_err(|_| Error::OutOfMemory { what: "sets", bytes })?;
+        sets.resize(n, Vec::new());
         Ok(Self {
-            policy,
-            counter_bits: CounterBits::ThirtyTwo,
-            ways,
-            window_ways: WINDOW_WAYS.min(ways.saturating_sub(1)),
-            places: Places::new(rows, sets, ways, 1)?,
-            ages: vec![[0; 2]],
-            step: 0,
-            sets: geometry::empty_sets(sets, ways)?,
-            rows: Rows::new(),
+            rule: Rule { facts: config.policy.facts(), t: 0 },
+            most: config.most_uses(),
+            sets,
+            large: vec![Large::default(); if config.ways > MOST_WAYS { n } else { 0 }],
+            uses: Uses::default(),
+            since: vec![0; layout.counts_since()],
+            layout,
             counters: Counters::default(),
-            touched: Vec::new(),
+            batch: Vec::new(),
             missing: Vec::new(),
+            room: Room::default(),
         })
-    }
-
-    /// Chooses the width of LFU's counters, 32 bits if nobody does. Call it before the first step.
-    #[must_use]
-    pub fn with_counter_bits(mut self, counter_bits: CounterBits) -> Self {
-        self.counter_bits = counter_bits;
-        self
-    }
-
-    /// Chooses the window ways of a set under [`Policy::Window`], else 4, or all ways but one. 0 makes it LFU that ages. Call it before the first step.
-    ///
-    /// # Errors
-    /// [`GeometryError::WindowWays`] unless there are fewer than ways.
-    pub fn with_window_ways(mut self, window_ways: u32) -> Result<Self, GeometryError> {
-        if window_ways >= self.ways {
-            return Err(GeometryError::WindowWays { ways: self.ways, found: window_ways });
-        }
-        self.window_ways = window_ways;
-        Ok(self)
-    }
-
-    /// Divides rows and sets among virtual shards (SPEC 11), 1 if nobody does: each shard has an equal part of the sets, and row g is row
-    /// `floor(g / shards)` of shard `g mod shards`. Call it before the first step.
-    ///
-    /// # Errors
-    /// [`GeometryError::Shards`] unless the number of shards is above 0 and divides that of the sets.
-    pub fn with_shards(mut self, shards: u32) -> Result<Self, GeometryError> {
-        self.places = Places::new(self.places.rows, self.sets.len() as u32, self.ways, shards)?;
-        self.ages = vec![[0; 2]; shards as usize];
-        Ok(self)
     }
 
     /// The counters so far: those from accesses to evictions. The others are 0.
@@ -121,30 +87,64 @@ impl Simulator {
         self.counters
     }
 
+    /// The number of sets.
+    #[must_use]
+    pub const fn sets(&self) -> u32 {
+        self.layout.sets
+    }
+
+    /// The number of sets of a table's rows.
+    #[must_use]
+    pub fn sets_of(&self, table: usize) -> u32 {
+        self.layout.sets_of_table(table)
+    }
+
+    /// The set of a row; `None` for a row of a table without a share of the cache.
+    #[must_use]
+    pub fn set_of(&self, row: u32) -> Option<u32> {
+        Some(self.layout.sets_of_rows().set_of(row)).filter(|&set| set != NONE)
+    }
+
     /// The row in a way of a set; `None` if the way is empty or does not exist.
     #[must_use]
     pub fn resident(&self, set: u32, way: u32) -> Option<u32> {
-        self.sets.get(set as usize)?.row(way).map(|number| self.rows[number].id)
+        let tags = self.sets.get(set as usize)?.get(..self.layout.ways as usize)?;
+        tags.get(way as usize).copied().filter(|&row| row != NONE)
     }
 
     /// Whether the row is in a slot, so that an access in the next step is a hit.
     #[must_use]
     pub fn holds(&self, row: u32) -> bool {
-        self.rows.find(row).is_some_and(|number| matches!(self.rows[number].home, Home::Way(_)))
+        self.place(row).is_some()
     }
 
     /// Whether the row is in a slot that a [`backward`](Self::backward) has changed since the row came. Such a row is read in FP32, any
     /// other one as its record.
     #[must_use]
     pub fn is_dirty(&self, row: u32) -> bool {
-        let Some(number) = self.rows.find(row) else { return false };
-        let Row { home, set, .. } = self.rows[number];
-        matches!(home, Home::Way(way) if self.sets[set as usize].is_dirty(way))
+        self.place(row).is_some_and(|(set, way)| self.sets[set][3 * self.layout.ways as usize + way] & DIRTY != 0)
     }
 
-    /// The rows in dirty slots, in order of the slots.
-    pub fn dirty_rows(&self) -> impl Iterator<Item = u32> + '_ {
-        self.sets.iter().flat_map(Set::dirty_rows).map(|number| self.rows[number].id)
+    /// The set and the way of a resident row.
+    #[inline]
+    fn place(&self, row: u32) -> Option<(usize, usize)> {
+        let set = self.set_of(row)? as usize;
+        let way = match self.large.get(set) {
+            Some(large) => large.places.get(&row).copied(),
+            None => find(self.sets[set].get(..self.layout.ways as usize)?, row),
+        };
+        way.map(|way| (set, way))
+    }
+
+    /// The words of a set, which are made where there are none.
+    fn open<'s>(words: &'s mut Vec<u32>, layout: &Layout, set: u32) -> Set<'s> {
+        if words.is_empty() {
+            let ways = layout.ways;
+            words.resize(ways as usize, NONE);
+            words.resize(3 * ways as usize, 0);
+            words.extend((0..ways).map(|way| layout.empty_flags(set, way)));
+        }
+        Set::of(words)
     }
 
     /// Pins exactly `rows`, hottest first, at most `ways` (or all) of each set: they are loaded and are never victims. The cache is flushed
@@ -155,42 +155,47 @@ impl Simulator {
     /// # Panics
     /// If there is no such row.
     pub fn pin(&mut self, rows: &[u32], ways: u32) -> Vec<u32> {
-        let ways = ways.min(self.ways);
-        let (mut known, mut seats, mut left_out) = (HashSet::new(), HashMap::<u32, Vec<u32>>::new(), Vec::new());
-        for &row in rows.iter().filter(|&&row| known.insert(row)) {
-            let seats = seats.entry(self.places.set_of(row)).or_default();
-            if seats.len() < ways as usize { &mut *seats } else { &mut left_out }.push(row);
-        }
-        self.touched.clear();
-        for home in 0..self.sets.len() as u32 {
-            let (rule, here) = (self.rule(home), seats.remove(&home).unwrap_or_default());
-            let Self { sets, rows: known, counters, .. } = self;
-            let wanted: Vec<u32> = here.into_iter().map(|id| known.number(id, |_| home)).collect();
-            let (came, left) = sets[home as usize].pin(&rule, &wanted, known);
-            counters.unique += came;
-            counters.unique_misses += came;
-            counters.admitted += came;
-            counters.evictions += left;
+        rows.iter().for_each(|&row| self.check(row));
+        let of_row = self.layout.sets_of_rows();
+        let (wanted, left_out) = seats(|row| of_row.set_of(row), rows, ways.min(self.layout.ways));
+        self.batch.clear();
+        let mut rest = wanted.as_slice();
+        for (set, words) in (0..).zip(&mut self.sets) {
+            let (here, others) = rest.split_at(rest.partition_point(|one| one.0 == set));
+            rest = others;
+            if here.is_empty() && words.is_empty() {
+                continue;
+            }
+            let mut words = Self::open(words, &self.layout, set);
+            words.flags.iter_mut().for_each(|flags| *flags &= !DIRTY);
+            let (wanted, mut left): (Vec<u32>, _) = (here.iter().map(|one| one.2).collect(), Vec::new());
+            let come = self.rule.pin(&mut words, &wanted, self.layout.recent_ways(set), &mut left);
+            if self.rule.facts.counts {
+                come.iter().for_each(|&(way, row)| words.freqs[way] = *self.uses.of(row));
+            }
+            if let Some(large) = self.large.get_mut(set as usize) {
+                large.renew(&self.rule, &words);
+            }
+            let (come, Counters { unique, unique_misses, admitted, evictions, .. }) =
+                (come.len() as u64, &mut self.counters);
+            [unique, unique_misses, admitted].into_iter().for_each(|count| *count += come);
+            *evictions += left.len() as u64;
         }
         left_out
     }
 
-    /// What a set goes by.
-    fn rule(&self, set: u32) -> Rule {
-        let Self { policy, ways, step, places, .. } = *self;
-        let shard = places.shard_of(set);
-        let window = if policy == Policy::Window && !places.covers(shard) { self.window_ways } else { 0 };
-        Rule { policy, ways, window, step, halvings: self.ages[shard as usize][1] }
-    }
-
     /// Marks the slots of the last step's rows dirty, as the backward of a training step does (SPEC 3). Without it no slot is ever dirty.
     pub fn backward(&mut self) {
-        for &number in &self.touched {
-            let Row { home, set, .. } = self.rows[number];
-            if let Home::Way(way) = home {
-                self.sets[set as usize].set_dirty(way);
+        for at in 0..self.batch.len() {
+            if let Some((set, way)) = self.place(self.batch[at]) {
+                self.sets[set][3 * self.layout.ways as usize + way] |= DIRTY;
             }
         }
+    }
+
+    fn check(&self, row: u32) {
+        let rows = self.layout.total_rows;
+        assert!(row < rows, "row {row}: wanted one below {rows}, the rows of the simulated tables");
     }
 
     /// Runs one batch: every index is probed against the state that the last step left, then the missing rows are
@@ -199,117 +204,119 @@ impl Simulator {
     /// # Panics
     /// If there is no row of an index.
     pub fn step(&mut self, batch: &[u32]) {
-        if batch.is_empty() {
-            return;
-        }
-        self.step += 1;
-        self.count(batch);
-        if self.policy == Policy::Window {
+        self.batch.clear();
+        self.batch.extend_from_slice(batch);
+        self.batch.sort_unstable();
+        let Some(&last) = self.batch.last() else { return };
+        self.check(last);
+        self.rule.t = self.rule.t.wrapping_add(1);
+        if self.rule.facts.ages {
             self.halve();
         }
-        self.touch();
-        self.admit();
-        for &number in &self.touched {
-            let row = &mut self.rows[number];
-            self.ages[self.places.shard_of(row.set) as usize][0] += u64::from(row.count);
-            row.count = 0;
-        }
-    }
-
-    /// Before a batch: halves the counters of its shards as often as accesses have passed. Each row is told when it is used next.
-    fn halve(&mut self) {
-        let period = 32 * self.places.slots();
-        for &number in &self.touched {
-            let shard = self.places.shard_of(self.rows[number].set);
-            let [since, halvings] = &mut self.ages[shard as usize];
-            if *since >= period && !self.places.covers(shard) {
-                *halvings += *since / period;
-                *since %= period;
-            }
-        }
-    }
-
-    /// Counts how often each row occurs in the batch, and lists its distinct rows.
-    fn count(&mut self, batch: &[u32]) {
-        self.touched.clear();
-        for &id in batch {
-            let number = self.rows.number(id, |id| self.places.set_of(id));
-            let row = &mut self.rows[number];
-            if row.count == 0 {
-                self.touched.push(number);
-            }
-            row.count = row.count.saturating_add(1);
-        }
         self.counters.accesses += batch.len() as u64;
-        self.counters.unique += self.touched.len() as u64;
+        self.touch();
+        if self.rule.facts.admits {
+            self.admit();
+        }
     }
 
-    /// Probe and touch: counts hits, sets stamps and frequencies, lists the missing rows.
+    /// Halves the counters as often as enough accesses have passed.
+    fn halve(&mut self) {
+        let ways = self.layout.ways as usize;
+        for (share, rows, sets) in self.layout.ageing() {
+            let (since, every) = (&mut self.since[share], 32 * sets.len() as u64 * ways as u64);
+            let times = (*since / every).min(4) as u32;
+            if times > 0 {
+                *since %= every;
+                self.uses.halve(&rows, times);
+                let sets = self.sets[sets.start as usize..sets.end as usize].iter_mut().filter(|set| !set.is_empty());
+                sets.for_each(|set| set[2 * ways..3 * ways].iter_mut().for_each(|uses| *uses >>= times));
+            }
+        }
+    }
+
+    /// Probe and touch: counts hits, sets stamps and counters, lists the missing rows.
     fn touch(&mut self) {
         self.missing.clear();
-        for &number in &self.touched {
-            let row = &mut self.rows[number];
-            match self.policy {
-                Policy::Lfu => row.freq = row.freq.saturating_add(row.count).min(self.counter_bits.most()),
-                Policy::Window => {
-                    let halvings = self.ages[self.places.shard_of(row.set) as usize][1];
-                    (row.freq, row.halvings) = (row.uses(halvings).saturating_add(row.count).min(MOST_USES), halvings);
-                }
-                Policy::Lru | Policy::Static => {}
+        let (rule, batch) = (self.rule, std::mem::take(&mut self.batch));
+        for of_row in batch.chunk_by(|a, b| a == b) {
+            let (row, count) = (of_row[0], of_row.len() as u32);
+            self.counters.unique += 1;
+            let mut used = 0;
+            if rule.facts.counts {
+                let uses = self.uses.of(row);
+                *uses = uses.saturating_add(count).min(self.most);
+                used = *uses;
             }
-            match row.home {
-                Home::Way(way) => {
-                    self.counters.hits += u64::from(row.count);
-                    self.sets[row.set as usize].stamp(way, self.step);
+            if rule.facts.ages
+                && let Some(share) = self.layout.ages_with(row)
+            {
+                self.since[share as usize] += u64::from(count);
+            }
+            match self.place(row) {
+                Some((set, way)) => {
+                    self.counters.hits += u64::from(count);
+                    let words = Set::of(&mut self.sets[set]);
+                    (words.stamps[way], words.freqs[way]) = (rule.t, used);
                 }
-                Home::Table => self.missing.push(number),
+                None => {
+                    self.counters.unique_misses += 1;
+                    self.counters.conflicts += 1; // until it is admitted
+                    self.missing.extend(self.set_of(row).map(|set| (set, Rule::order(rule.key(used, count), row))));
+                }
             }
         }
-        self.counters.unique_misses += self.missing.len() as u64;
+        self.batch = batch;
     }
 
-    /// Admits set by set: the l-th candidate takes the l-th victim until the policy stops.
+    /// Admits set by set.
     fn admit(&mut self) {
-        if self.policy == Policy::Static {
-            self.counters.conflicts += self.missing.len() as u64;
-            return;
-        }
-        let mut missing = std::mem::take(&mut self.missing);
-        missing.sort_unstable_by_key(|&number| {
-            let row = &self.rows[number];
-            let key = match self.policy {
-                Policy::Lru | Policy::Static => (row.count, 0),
-                Policy::Lfu => (row.freq, 0),
-                Policy::Window => (row.freq, row.count),
+        let Self { layout, rule, sets, large, counters, missing, room, .. } = self;
+        missing.sort_unstable();
+        for of_set in missing.chunk_by(|a, b| a.0 == b.0) {
+            let set = of_set[0].0;
+            let mut words = Self::open(&mut sets[set as usize], layout, set);
+            room.candidates.clear();
+            room.candidates.extend(of_set.iter().zip(0..).map(|(&(_, order), k)| (order, k)));
+            let mut moves = Vec::new();
+            let mut count = |one: Move| {
+                counters.admitted += 1;
+                counters.conflicts -= 1;
+                counters.evictions += u64::from(one.left.is_some());
             };
-            (row.set, Reverse(key), row.id)
-        });
-        let mut rest = missing.as_slice();
-        while let Some(&first) = rest.first() {
-            let home = self.rows[first].set;
-            let rule = self.rule(home);
-            let Self { sets, rows, counters, .. } = self;
-            let (candidates, others) = rest.split_at(rest.partition_point(|&number| rows[number].set == home));
-            rest = others;
-            let set = &mut sets[home as usize];
-            let mut seated = 0;
-            for &number in candidates {
-                let Some((way, evicted)) = set.take(rows[number].freq, &rule, rows) else { break };
-                if let Some(evicted) = evicted {
-                    rows[evicted].home = Home::Table;
-                    counters.evictions += 1;
-                }
-                rows[number].home = Home::Way(way);
-                set.seat(way, number, rule.step);
-                seated += 1;
+            let Some(large) = large.get_mut(set as usize) else {
+                rule.admit(&mut words, room, count);
+                continue;
+            };
+            let mut note = |one: Move| {
+                count(one);
+                moves.push(one);
+            };
+            if rule.facts.recent {
+                rule.admit(&mut words, room, &mut note);
+            } else {
+                rule.admit_in_order(&mut words, &room.candidates, &mut *large, &mut note);
             }
-            // Only now can the admitted rows be victims: the order of victims is that before the set's first admission.
-            set.settle(rule.policy, rows);
-            counters.admitted += seated as u64;
-            counters.conflicts += (candidates.len() - seated) as u64;
+            for &Move { row, way, left, .. } in &moves {
+                left.map(|left| large.places.remove(&left.row));
+                large.places.insert(row, way);
+            }
+            if !rule.facts.recent {
+                // Only now may the rows leave again: the order of victims is that before the set's first admission.
+                large.add(rule, &words, moves.iter().map(|one| one.way));
+            }
         }
-        self.missing = missing;
     }
+}
+
+/// The layout of a group's cache, whose sets may have more ways than a group can have.
+fn layout_of(config: &GroupConfig) -> Result<Layout, Error> {
+    if config.ways > MOST_WAYS && config.window_ways < config.ways {
+        config.clone().with_ways(MOST_WAYS).with_window_ways(0).check()?;
+    } else {
+        config.check()?;
+    }
+    Layout::unchecked(config, u64::MAX)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Plans that need no device.
 
-use hotrow::{Calls, CounterBits, Counters, Error, GroupConfig, MemoryReport, Policy};
+use hotrow::{Calls, Counters, Error, GroupConfig, MemoryReport, Policy};
 use hotrow_plan::simulate::{Best, Geometry, Simulator};
 use pyo3::{prelude::*, types::PyDict};
 
@@ -52,7 +52,7 @@ pub(crate) fn simulate<'py>(
         return Err(refused("batch", "1 or more", batch, "give the accesses of a batch"));
     }
     let policy = if policy == "best" { None } else { Some(checked(policy.parse::<Policy>())?) };
-    if policy == Some(Policy::Static) {
+    if policy.is_some_and(|policy| !policy.facts().admits) {
         return Err(refused("policy", "lru, lfu, window, best", "static", "count the hottest rows yourself"));
     }
     // The one that knows the future keeps two words of 8 bytes for each row; a list of that size is refused by name.
@@ -61,23 +61,22 @@ pub(crate) fn simulate<'py>(
         let bytes = 32 * most as u64;
         return Err(errors::of(&Error::OutOfMemory { what: "next uses", bytes }));
     }
-    let played = py.detach(|| {
-        let Geometry { sets, ways, .. } = Geometry::of_percent(rows.into(), cache_percent, ways)?;
+    let played: PyResult<Counters> = py.detach(|| {
+        let shape = Geometry::of_percent(rows.into(), cache_percent, ways)
+            .map_err(|error| raise("InvalidValue", error.to_string()))?;
         let batches = || ids.chunks(batch);
         Ok(match policy {
             Some(policy) => {
-                let mut cache = Simulator::new(rows, sets, ways, policy)?.with_counter_bits(CounterBits::ThirtyTwo);
+                let mut cache = checked(Simulator::new(&shape.group(rows, policy)))?;
                 batches().for_each(|batch| cache.step(batch));
                 cache.counters()
             }
             None => {
-                let mut cache = Best::new(batches(), [rows, sets, ways])?;
+                let mut cache = checked(Best::new(batches(), &shape.group(rows, Policy::Lru)))?;
                 batches().for_each(|batch| cache.step(batch));
                 cache.counters()
             }
         })
     });
-    let counters: Counters =
-        played.map_err(|error: hotrow_plan::simulate::GeometryError| raise("InvalidValue", error.to_string()))?;
-    table::counts(py, &counters)
+    table::counts(py, &played?)
 }

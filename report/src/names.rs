@@ -9,7 +9,9 @@ use std::fmt::Display;
 use std::str::FromStr;
 
 /// Policies that admit rows.
-pub const ADMITTING: [Policy; 3] = [Policy::Lru, Policy::Lfu, Policy::Window];
+pub fn admitting() -> impl Iterator<Item = Policy> + Clone {
+    Policy::ALL.into_iter().filter(|policy| policy.facts().admits)
+}
 
 /// Policies that are compared where an option names none: those of Yang 2020, which take sets of any number of ways.
 pub const COMPARED: [Policy; 2] = [Policy::Lru, Policy::Lfu];

@@ -1,6 +1,6 @@
 // Admits missing rows, set by set (SPEC 3, step 4): the l-th candidate by (key descending, row ascending) takes the
 // l-th victim by (value ascending, way ascending). An empty way comes before every other; pinned ways come last and are
-// never taken. Under WINDOW that holds for the ways by counters; candidates that are left over take the ways for recent
+// never taken. With RECENTS that holds for the ways by counters; candidates that are left over take the ways for recent
 // rows.
 //
 // A workgroup searches 256 of the missing rows, which lie set by set, for rows that begin a set. It then admits eight
@@ -40,7 +40,7 @@ var<workgroup> survivors: u32;
 var<workgroup> large: vec2<u32>;            // the range in `swaps` of a large set; empty for another set
 var<workgroup> way_value: array<u32, 256>;  // 0 for an empty way, NONE (which no value reaches) for a pinned way, else the value + 1
 var<workgroup> way_by_rank: array<u32, 256>; // the victims in order
-// Once large sets are cut down, `more_row` and `more_at` have the row and the stamp of each way (WINDOW; else 0), and
+// Once large sets are cut down, `more_row` and `more_at` have the row and the stamp of each way (RECENTS; else 0), and
 // `more_key` the candidates in order.
 const FOR_RECENT: u32 = 0x80000000u; // the value of an empty way for recent rows; one with a row has 1 more
 
@@ -259,7 +259,7 @@ fn admit_eight(first: u32, n: u32, lane: u32) {
         }
     }
     workgroupBarrier();
-    if (params.policy == WINDOW && way == 0u) { take_recent(which * 32u, home, candidates); }
+    if ((params.policy & RECENTS) != 0u && way == 0u) { take_recent(which * 32u, home, candidates); }
     workgroupBarrier();
 }
 
@@ -271,7 +271,9 @@ fn order_of(slot: u32, lane: u32) -> u32 {
     if (row == NONE) { return recent; }
     if ((flags & PINNED) != 0u) { return NONE; }
     let stamp = ways[way_at(slot, STAMP)];
-    if (params.policy != WINDOW) { return select(stamp, ways[way_at(slot, FREQ)], params.policy == LFU) + 1u; }
+    if ((params.policy & RECENTS) == 0u) {
+        return select(stamp, ways[way_at(slot, FREQ)], (params.policy & COUNTS) != 0u) + 1u;
+    }
     if (stamp == step.t) { return NONE; } // this batch uses the row
     more_row[lane] = row;
     more_at[lane] = stamp;
@@ -292,8 +294,7 @@ fn may_take(best: u32, first_way: u32, nth: u32) -> bool {
     let value = way_value[first_way + way_by_rank[first_way + nth]];
     if (value == 0u) { return true; }
     if (value == NONE) { return false; }
-    if (params.policy == LFU) { return value - 1u < best_key[best]; }
-    if (params.policy == WINDOW) { return value - 1u < uses_of_key(best_key[best]); }
+    if ((params.policy & COUNTS) != 0u) { return value - 1u < uses_of_key(best_key[best]); }
     return value - 1u != step.t;
 }
 
@@ -344,16 +345,13 @@ fn take(best: u32, slot: u32, held: bool, recent: u32) {
         leaving.victim = tag_of(slot);
         leaving.flags = WRITE;
         tally(counted_in(leaving.victim), EVICTIONS, 1u);
-        if (stamp == step.t) { leaving.flags |= KEEP; } // LFU: this batch uses the victim, so its row is kept in scratch
+        if (stamp == step.t) { leaving.flags |= KEEP; } // OWN_LEAVE: this batch uses the victim, so its row is kept in scratch
     }
     tally(counted_in(row), ADMITTED, 1u);
     // The tag and the other flags stay those of the victim until exchange carries out the eviction: a backward may run before,
     // and readers may look. Till then the coming row stands in place of the stamp.
     ways[way_at(slot, STAMP)] = row;
-    var uses = 0u;
-    if (params.policy == LFU) { uses = best_key[best]; }
-    if (params.policy == WINDOW) { uses = uses_of_key(best_key[best]); }
-    ways[way_at(slot, FREQ)] = uses;
+    ways[way_at(slot, FREQ)] = uses_of_key(best_key[best]);
     ways[way_at(slot, FLAGS)] |= COMING | recent;
     // Not the row, which the workgroup of a neighbouring set may be reading.
     swaps[u].place = slot;

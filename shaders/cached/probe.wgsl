@@ -42,7 +42,7 @@ fn run(group: vec3<u32>, groups: vec3<u32>, lane: Lane) {
     if (row != NONE && params.mode == MODE_TRAIN) {
         let table = counted_in(row);
         tally(table, ACCESSES, 1u);
-        if (params.policy == WINDOW && params.shares > 0u && ages(share)) { tally(table, SINCE_HALVING, 1u); }
+        if ((params.policy & AGES) != 0u && params.shares > 0u && ages(share)) { tally(table, SINCE_HALVING, 1u); }
         if (!miss) { tally(table, HITS, 1u); }
     }
     tally_end(me);

@@ -1,4 +1,4 @@
-// Records the accesses (SPEC 3, steps 3 and 4). Hits: the first touch of a step stamps the slot; LFU and WINDOW count every
+// Records the accesses (SPEC 3, steps 3 and 4). Hits: the first touch of a step stamps the slot; policies that count uses count every
 // access, in the slot and in the row's counter. Misses: lists the distinct rows, each with the key by which admission
 // orders it. Such a row is bypassed, in its own place in scratch, until admission gives it a slot. One invocation for each
 // access, and for each missing row; dispatched once for each piece of the counters (once without counters).
@@ -114,9 +114,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
                     // carry reaches the counter beside it.
                     let place = freq_place(row - piece.first_row);
                     let uses = freq_in(atomicLoad(&freqs[place.x]), place.y);
-                    key = min(uses + count, params.freq_max);
-                    atomicAdd(&freqs[place.x], (key - uses) << place.y);
-                    if (params.policy == WINDOW) { key = window_key(key, count); }
+                    let now = min(uses + count, params.freq_max);
+                    atomicAdd(&freqs[place.x], (now - uses) << place.y);
+                    key = admission_key(now, count);
                 }
             }
             swaps[u] = Swap(params.slots + u, row, key, 0u);

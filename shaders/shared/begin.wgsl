@@ -21,7 +21,7 @@ fn begin() {
     step.counts[COUNT_INDICES] = params.indices;
     if (params.mode == MODE_TRAIN) {
         atomicAdd(&tables[0], 1u);
-        if (params.policy == WINDOW && params.shares == 0u && ages(whole())) {
+        if ((params.policy & AGES) != 0u && params.shares == 0u && ages(whole())) {
             step.counts[COUNT_HALVINGS] = halvings_of(0u, params.slots, atomicLoad(&step.accesses));
         }
     }

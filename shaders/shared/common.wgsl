@@ -3,7 +3,7 @@
 
 const NONE: u32 = 0xffffffffu; // no row, no slot, no key; sorts after every real one
 const TABLE_WORDS: u32 = 28u;  // words of one table in `tables`: base, rows, then 12 counters of two words, and
-const SINCE: u32 = 26u;        // two words: the accesses since the counters of rows were halved (WINDOW); the group's are the first table's
+const SINCE: u32 = 26u;        // two words: the accesses since the counters of rows were halved (AGES); the group's are the first table's
 const CLOCK_WORDS: u32 = 4u;   // words before the first table: the step number t, those of a staged table's transfers, padding
 
 // Counters of SPEC 6, in the order of `Counters` on the host.
@@ -29,15 +29,18 @@ const COUNT_VALID: u32 = 2u;   // accesses, that is, indices that are not left o
 const COUNT_MISSED: u32 = 3u;  // accesses that missed
 const COUNT_SWAPS: u32 = 4u;   // length of the list of swaps; in forward, the number of distinct missing rows
 const COUNT_CHUNKS: u32 = 5u;  // chunks of the batch (backward of a parameter-shared table)
-const COUNT_HALVINGS: u32 = 6u; // how often the step halves the counters of rows (WINDOW)
+const COUNT_HALVINGS: u32 = 6u; // how often the step halves the counters of rows (AGES)
 
 const MODE_TRAIN: u32 = 0u;
 const MODE_FROZEN: u32 = 1u;
 const MODE_ROWS: u32 = 2u; // frozen, and the indices are linear rows
 
-const LFU: u32 = 1u;
-const STATIC: u32 = 2u;
-const WINDOW: u32 = 3u;
+// Bits of `Params.policy`: `PolicyFacts` in src/config.rs.
+const ADMITS: u32 = 1u;    // steps admit rows
+const COUNTS: u32 = 2u;    // each row has a counter of its uses
+const AGES: u32 = 4u;      // the counters are halved as accesses pass
+const RECENTS: u32 = 8u;   // some ways of a set are for recent rows
+const OWN_LEAVE: u32 = 16u; // a row that the batch uses may leave
 const CLAMP: u32 = 1u;
 const SKIP: u32 = 2u;
 const MEAN: u32 = 1u;
@@ -54,7 +57,7 @@ struct Params {
     weighted: u32,         // 1: a weight an index
     sets: u32,
     slots: u32,            // 32 * sets
-    policy: u32,           // 0 LRU, LFU, 2 static: nothing is admitted, WINDOW
+    policy: u32,           // ADMITS and the bits behind it
     seed: u32,
     dim: u32,
     bits: u32,             // 32, 16, 8, 4, 2
@@ -82,7 +85,7 @@ struct Params {
     window_slots: u32,     // slots of a window of the cache; the last may hold fewer
     half_grads: u32,       // 1: the gradients of the outputs are FP16 (backward)
     random_bits: u32,      // random bits an element, where rounding is stochastic: 24, 16 or 8
-    freq_max: u32,         // the greatest counter of a row: 255, 65535 or 2^31 (LFU), 15 (WINDOW)
+    freq_max: u32,         // the greatest counter of a row: 255, 65535 or 2^31 or, with AGES, 15
     zero: u32,             // always 0, which no compiler knows; see `bits_of` in shared/quad1.wgsl
     scalars: u32,          // floats of the state that the row has as a whole; last in a slot, first and in FP32 in a record
     shrink: f32,           // decoupled weight decay; then weight_decay is 0
@@ -97,8 +100,8 @@ struct Params {
     multiplier: u32,
     spare: u32,
     gap: u32,              // products above it have the key below
-    freq_bits: u32,        // bits of the counter of a row: 8, 16, 32 (LFU), 4 (WINDOW), else 0
-    window_ways: u32,      // ways of a set for recent rows (WINDOW)
+    freq_bits: u32,        // bits of the counter of a row: 8, 16, 32 or, with AGES, 4; 0 without COUNTS
+    window_ways: u32,      // ways of a set for recent rows (RECENTS)
     shares: u32,           // number of tables, if each has a share of the cache (shared/sets.wgsl), else 0
     row_mask: u32,         // lowest digit of a row, if linearize counts these digits for backward's sort, else 0
     miss_mask: u32,        // lowest digit of the key of a missing row, if probe counts these digits, else 0

@@ -11,8 +11,12 @@ fn freq_place(at: u32) -> vec2<u32> {
 
 fn freq_in(word: u32, bit: u32) -> u32 { return (word >> bit) & (0xffffffffu >> (32u - params.freq_bits)); }
 
-// The key by which WINDOW orders missing rows: by the counter, then by the count of the batch, which is greater than the
+// The key by which missing rows are ordered: the counter; with AGES then the count of the batch, which is greater than the
 // counter only where that is 15.
-fn window_key(uses: u32, count: u32) -> u32 { return uses * 16u + count; }
+fn admission_key(uses: u32, count: u32) -> u32 { return select(uses, uses * 16u + count, (params.policy & AGES) != 0u); }
 
-fn uses_of_key(key: u32) -> u32 { return min(key / 16u, 15u); }
+// The counter in a key; 0 without counters.
+fn uses_of_key(key: u32) -> u32 {
+    if ((params.policy & AGES) != 0u) { return min(key / 16u, 15u); }
+    return select(0u, key, (params.policy & COUNTS) != 0u);
+}

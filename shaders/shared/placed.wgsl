@@ -1,10 +1,10 @@
 // Where rows lie. Of an access that missed, `places` has slots + u, where u numbers the missing rows; admission may have
-// given the row a slot, which its swap has. Under LFU locate has replaced these places. Needs `params`, `places` and
+// given the row a slot, which its swap has. Where own rows may leave, locate has replaced these places. Needs `params`, `places` and
 // `swaps: array<Swap>`.
 
 // Whether missing rows may have slots.
 fn any_admitted() -> bool {
-    return params.mode == MODE_TRAIN && params.sets > 0u && params.policy != LFU && params.policy != STATIC;
+    return params.mode == MODE_TRAIN && params.sets > 0u && (params.policy & (ADMITS | OWN_LEAVE)) == ADMITS;
 }
 
 // A slot, or slots + u for row u of scratch; NONE for NONE.

@@ -7,7 +7,7 @@ struct Share {
     multiplier: u32, // the odd multiplier, in the highest bits;
     spare: u32,      // 32 - bits of a key
     first_key: u32,  // the number of keys of the tables before
-    halvings: u32,   // how often the step halves the counters of the table's rows (WINDOW), as due has found
+    halvings: u32,   // how often the step halves the counters of the table's rows (AGES), as due has found
 }
 
 // The sets that all tables share, if they do.

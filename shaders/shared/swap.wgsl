@@ -3,7 +3,7 @@ struct Swap {
     place: u32,  // NONE: nothing happens
     row: u32,    // linear row whose record is unpacked into `place`; NONE: nothing comes
     victim: u32, // linear row that leaves, if a flag says so; NONE: nothing leaves. Of a row that has not been admitted, the order
-                 // of admission: its count in the batch (LRU), its frequency (LFU), or both (WINDOW, shared/freqs.wgsl)
+                 // of admission: its count in the batch, or by its counter (shared/freqs.wgsl)
     flags: u32,
 }
 

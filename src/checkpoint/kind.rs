@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     checkpoint::{CHUNK, fault},
-    config::{GroupConfig, OptimizerKind, Policy, Precision, StatePrecision},
+    config::{GroupConfig, OptimizerKind, Precision, StatePrecision},
     error::Error,
     robe::config::Config,
     rules::Facts,
@@ -143,7 +143,7 @@ impl Kind for GroupConfig {
         let sets = u64::from(self.cache_rows).min(self.total_rows()).div_ceil(self.ways.into());
         let sets = if sets == 0 { "no cache".into() } else { format!("{sets} sets of {}", self.ways) };
         // Other policies do not look at it.
-        let window_ways = if self.policy == Policy::Window { self.window_ways } else { 0 };
+        let window_ways = if self.policy.facts().recent { self.window_ways } else { 0 };
         vec![
             ("tables", json!(self.tables)),
             ("dim", json!(self.dim)),

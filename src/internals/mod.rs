@@ -22,7 +22,7 @@ pub use crate::{
     record::{codec, rows},
     rules::correction,
     store::ram::RamStore,
-    table::{batch::check_offsets, hash, layout::Layout, rng, row::RowLayout},
+    table::{admission, batch::check_offsets, hash, layout::Layout, pins::seats, rng, row::RowLayout},
     wgsl::{AddBody, LookupBody, RankBody},
 };
 pub use harness::Deduped;
@@ -44,7 +44,7 @@ pub mod safetensors {
 /// Structs and constants that host and shaders share.
 pub mod layout {
     pub use crate::{
-        config::WAYS,
+        config::{MOST_WAYS, PolicyFacts, WAYS, WINDOW_WAYS},
         table::{abi::*, layout::*, row::*},
     };
 }

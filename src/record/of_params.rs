@@ -13,7 +13,6 @@ use crate::{
 pub(crate) use crate::table::params::MODE_ROWS;
 
 pub(crate) const MODE_TRAIN: u32 = 0;
-pub(crate) const LFU: u32 = 1;
 pub(crate) const MEAN: u32 = 1;
 
 /// The type in which a weight is stored.

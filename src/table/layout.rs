@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::{
-    config::{GroupConfig, Placement, Policy},
+    config::{GroupConfig, Placement},
     error::Error,
     rules::OwnRule,
     stripe::Stripe,
@@ -27,6 +27,8 @@ pub struct Layout {
     pub row: RowLayout,
     /// Which rows of a group over ranks this shard stores; all of them in any other group.
     pub(crate) stripe: Stripe,
+    /// The sets of the rows, where no table has a share.
+    spread: Spread,
     /// Number of sets of the cache; 0 without a cache.
     pub sets: u32,
     /// Number of ways of a set.
@@ -58,6 +60,14 @@ impl Layout {
     /// [`Error::Config`] as [`GroupConfig::check`], and for a piece too small for a record or a window too small for a slot.
     pub fn new(config: &GroupConfig, piece_bytes: u64) -> Result<Self, Error> {
         config.check()?;
+        Self::unchecked(config, piece_bytes)
+    }
+
+    /// As [`new`](Self::new), of a configuration that [`GroupConfig::check`] would pass but for its ways, which may be more than a probe looks at.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn unchecked(config: &GroupConfig, piece_bytes: u64) -> Result<Self, Error> {
         let row = RowLayout::by_facts(config.dim, config.precision, &config.optimizer, &config.facts(), config.state);
         let total_rows = config.total_rows() as u32;
         let stride = row.stride();
@@ -105,11 +115,13 @@ impl Layout {
                 (piece_bytes / 4).saturating_mul(each.into()).clamp(each.into(), total_rows.max(each).into()) as u32
             }
         };
-        let covers = shares.is_empty() && Spread::new(total_rows, sets, ways).covers();
-        let windowed = sets > 0 && config.policy == Policy::Window && !covers;
+        let spread = Spread::new(total_rows, sets, ways);
+        let covers = shares.is_empty() && spread.covers();
+        let windowed = sets > 0 && config.policy.facts().recent && !covers;
         Ok(Self {
             row,
             stripe: config.stripe,
+            spread,
             sets,
             ways,
             window_slots,
@@ -137,7 +149,7 @@ impl Layout {
     /// The sets of the rows.
     #[must_use]
     pub const fn spread(&self) -> Spread {
-        Spread::new(self.total_rows, self.sets, self.ways)
+        self.spread
     }
 
     /// Bytes of the counters of `rows` rows.
@@ -146,7 +158,8 @@ impl Layout {
     }
 
     /// The sets of the rows, which a [`spread`](Self::spread) has without shares.
-    pub(crate) fn sets_of_rows(&self) -> Sets<'_> {
+    #[must_use]
+    pub fn sets_of_rows(&self) -> Sets<'_> {
         Sets { ways: self.ways, whole: self.spread(), shares: &self.shares }
     }
 
@@ -157,6 +170,12 @@ impl Layout {
             Some(last) => 32 - last.first_key.wrapping_sub(1).wrapping_add(1 << (32 - last.spare)).leading_zeros(),
             None => self.spread().key_bits(),
         }
+    }
+
+    /// The number of sets of a table's rows.
+    #[must_use]
+    pub fn sets_of_table(&self, table: usize) -> u32 {
+        self.shares.get(table).map_or(self.sets, |share| share.sets)
     }
 
     /// The share that has a set, if there are shares.
@@ -198,13 +217,14 @@ impl Layout {
     }
 
     /// Number of counts of accesses since a halving: one for each share, and 1 without shares.
-    pub(crate) fn counts_since(&self) -> usize {
+    #[must_use]
+    pub fn counts_since(&self) -> usize {
         self.shares.len().max(1)
     }
 
     /// Under [`Policy::Window`](crate::Policy::Window) the parts of the cache whose counters are halved: the table whose accesses count, if each
     /// has its own, the rows, and the sets.
-    pub(crate) fn ageing(&self) -> impl Iterator<Item = (usize, Range<u32>, Range<u32>)> {
+    pub fn ageing(&self) -> impl Iterator<Item = (usize, Range<u32>, Range<u32>)> {
         let whole = self.shares.is_empty().then_some((0, 0..self.total_rows, 0..self.sets));
         let ends = self.shares.iter().skip(1).map(|next| next.first_row).chain([self.total_rows]);
         let parts =
@@ -214,7 +234,8 @@ impl Layout {
     }
 
     /// The table whose accesses since a halving count those to `row`, if any: the first one without shares.
-    pub(crate) fn ages_with(&self, row: u32) -> Option<u32> {
+    #[must_use]
+    pub fn ages_with(&self, row: u32) -> Option<u32> {
         if self.shares.is_empty() {
             return Some(0);
         }
@@ -244,6 +265,12 @@ impl Layout {
     #[must_use]
     pub const fn slots(&self) -> u32 {
         self.sets * self.ways
+    }
+
+    /// The words of a set in the metadata.
+    pub(crate) const fn words_of_set(&self, set: u32) -> Range<usize> {
+        let words = 4 * self.ways as usize;
+        set as usize * words..(set as usize + 1) * words
     }
 
     /// Words of a set in the metadata.
@@ -362,6 +389,7 @@ fn shares(config: &GroupConfig, all: u32) -> Result<Vec<Share>, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Policy;
     use crate::table::{abi::*, params::Mode, rng::Purpose};
 
     /// Whether `bits` low bits order `n` keys, and NONE, cut to these bits, still sorts behind the last key.

@@ -1,7 +1,7 @@
 //! Checks the cache's metadata (tags, stamps, frequencies, flags) before a group loads it.
 
 use crate::{
-    config::{GroupConfig, Policy},
+    config::GroupConfig,
     error::Error,
     table::{
         abi::{DIRTY, Field, NONE, PINNED, RECENT, way_at},
@@ -37,7 +37,7 @@ pub(crate) fn check_frequencies(config: &GroupConfig, first_row: u64, freqs: &[u
     match (first_row..).zip(freqs).find(|&(_, &freq)| freq > most) {
         None => Ok(()),
         Some((row, freq)) => Err(Error::Config {
-            field: if config.policy == Policy::Window { "policy" } else { "counter_bits" },
+            field: if config.policy.facts().ages { "policy" } else { "counter_bits" },
             wanted: format!("frequencies of at most {most}"),
             found: format!("{freq} for row {row}"),
         }),
@@ -79,8 +79,9 @@ fn check_slot(
     if tag == NONE {
         return Ok(());
     }
-    if config.policy == Policy::Static && flags & PINNED == 0 {
-        return fail("flags", format!("{PINNED} (pinned): with policy static nothing else is resident"), flags);
+    if !config.policy.facts().admits && flags & PINNED == 0 {
+        let wanted = format!("{PINNED} (pinned): with policy {} nothing else is resident", config.policy);
+        return fail("flags", wanted, flags);
     }
     if tag >= layout.total_rows || sets.set_of(tag) != set {
         return fail("tag", format!("one of the {} rows that belongs to set {set}", layout.total_rows), tag);
@@ -92,7 +93,7 @@ fn check_slot(
         return fail("stamp", format!("at most the step number {t}"), word(slot, Field::Stamp));
     }
     let (freq, most) = (word(slot, Field::Freq), config.most_uses());
-    if config.policy.counts() && freq > most {
+    if config.policy.facts().counts && freq > most {
         return fail("frequency", format!("at most {most}, which the counters can hold"), freq);
     }
     Ok(())

@@ -1,6 +1,7 @@
 //! Tables without a device: layout, checks of a batch, hashes, random bits, counters, parts, pins.
 
 pub(crate) mod abi;
+pub mod admission;
 pub(crate) mod batch;
 pub(crate) mod counters;
 pub mod hash;

@@ -1,7 +1,7 @@
 //! The uniform of a call, made from configuration and layout: the same on both backends.
 
 use crate::{
-    config::{GroupConfig, Optimizer, OutOfRange, Policy, Pooling, Rounding},
+    config::{GroupConfig, Optimizer, OutOfRange, PolicyFacts, Pooling, Rounding},
     rules::OwnRule,
     table::{
         abi::{NONE, Params, Rate, Robe},
@@ -26,29 +26,25 @@ pub enum Mode {
 /// The value of [`Params::mode`] for a frozen forward whose indices are linear rows.
 pub(crate) const MODE_ROWS: u32 = 2;
 
-/// The value of [`Params::policy`] for [`Policy::Static`].
-const STATIC: u32 = 2;
-
-/// The value of [`Params::policy`] for [`Policy::Lfu`].
-pub(crate) const LFU: u32 = 1;
-
-/// The value of [`Params::policy`] for [`Policy::Window`].
-pub(crate) const WINDOW: u32 = 3;
-
 impl Params {
-    /// Whether the call admits rows and evicts others for them.
-    pub(crate) const fn admits(&self) -> bool {
-        self.mode == Mode::Train as u32 && self.sets > 0 && self.policy != STATIC
+    /// What sets the group's policy apart.
+    pub(crate) const fn policy_facts(&self) -> PolicyFacts {
+        PolicyFacts::of_bits(self.policy)
     }
 
-    /// Whether each row has a counter: under LFU and Window.
+    /// Whether the call admits rows and evicts others for them.
+    pub(crate) const fn admits(&self) -> bool {
+        self.mode == Mode::Train as u32 && self.sets > 0 && self.policy_facts().admits
+    }
+
+    /// Whether each row has a counter.
     pub(crate) const fn counts_uses(&self) -> bool {
         self.freq_bits > 0
     }
 
     /// Whether the counters of rows are halved as accesses pass.
     pub(crate) const fn ages(&self) -> bool {
-        self.policy == WINDOW && self.sets > 0 && (self.shares > 0 || self.fold < u32::BITS - 1)
+        self.policy_facts().ages && self.sets > 0 && (self.shares > 0 || self.fold < u32::BITS - 1)
     }
 
     pub(crate) fn new(config: &GroupConfig, layout: &Layout, mode: Mode, purpose: Purpose) -> Self {
@@ -76,12 +72,7 @@ impl Params {
             weighted: 0,
             sets: spread.sets,
             slots: layout.slots(),
-            policy: match config.policy {
-                Policy::Lru => 0,
-                Policy::Lfu => LFU,
-                Policy::Static => STATIC,
-                Policy::Window => WINDOW,
-            },
+            policy: config.policy.facts().bits(),
             seed: config.seed,
             dim: layout.row.dim,
             bits: layout.row.precision.bits(),

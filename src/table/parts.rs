@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::{
-    config::{GroupConfig, Policy},
+    config::GroupConfig,
     error::Error,
     table::{
         abi::{CLOCK_WORDS, SINCE, TABLE_WORDS},
@@ -61,8 +61,8 @@ impl Part {
             Self::Ways => 4 * slots,
             Self::Cache => slots * u64::from(layout.row.row_words),
             Self::Records => rows * u64::from(layout.row.record_words),
-            Self::Frequencies if config.policy.counts() => rows,
-            Self::Since if config.policy == Policy::Window => 2 * layout.counts_since() as u64,
+            Self::Frequencies if config.policy.facts().counts => rows,
+            Self::Since if config.policy.facts().ages => 2 * layout.counts_since() as u64,
             Self::Frequencies | Self::Since => 0,
         }
     }

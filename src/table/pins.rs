@@ -4,10 +4,11 @@
 use rayon::prelude::*;
 
 use crate::{
-    config::{GroupConfig, Policy},
+    config::{GroupConfig, PolicyFacts},
     error::Error,
     table::{
-        abi::{Field, NONE, PINNED, RECENT, Swap, features, way_at},
+        abi::{Field, NONE, PINNED, Swap, features, way_at},
+        admission::{self, Rule, Set},
         counters::Counters,
         layout::Layout,
     },
@@ -28,7 +29,7 @@ pub(crate) struct Plan {
 
 /// Plans for a cache with the metadata `ways` at step `t`. No row is dirty. At most `share` ways of a set are pinned:
 /// the first `share` of the set's rows in `rows`.
-pub(crate) fn plan(layout: &Layout, policy: Policy, ways: &[u32], t: u32, rows: &[u32], share: u32) -> Plan {
+pub(crate) fn plan(layout: &Layout, facts: PolicyFacts, ways: &[u32], t: u32, rows: &[u32], share: u32) -> Plan {
     let sets = layout.sets_of_rows();
     let (wanted, left_out) = seats(|row| sets.set_of(row), rows, share);
     let mut plan = Plan { ways: ways.to_vec(), left_out, ..Plan::default() };
@@ -37,8 +38,9 @@ pub(crate) fn plan(layout: &Layout, policy: Policy, ways: &[u32], t: u32, rows: 
         let (here, others) = rest.split_at(rest.partition_point(|one| one.0 == set));
         rest = others;
         let wanted: Vec<u32> = here.iter().map(|&(_, _, row)| row).collect();
-        plan.pin_set(layout, policy, t, set, &wanted);
-        give_flags(layout, &mut plan.ways, set);
+        let mut words = Set::of(&mut plan.ways[layout.words_of_set(set)]);
+        let come = Rule { facts, t }.pin(&mut words, &wanted, layout.recent_ways(set), &mut plan.evicted);
+        plan.loads.extend(come.into_iter().map(|(way, row)| (set * layout.ways + way as u32, row)));
     }
     plan
 }
@@ -48,7 +50,7 @@ pub(crate) type Seat = (u32, u32, u32);
 
 /// Picks the first `share` rows of each set, ordered by set and then by position in `rows`. Returns them,
 /// and the rows left over in the caller's order. A row listed twice counts once.
-pub(crate) fn seats(set_of: impl Fn(u32) -> u32, rows: &[u32], share: u32) -> (Vec<Seat>, Vec<u32>) {
+pub fn seats(set_of: impl Fn(u32) -> u32, rows: &[u32], share: u32) -> (Vec<Seat>, Vec<u32>) {
     let mut wanted: Vec<Seat> = (0..).zip(rows).map(|(at, &row)| (set_of(row), at, row)).collect();
     // Keeps the first of equal rows, then orders by set.
     wanted.par_sort_unstable_by_key(|&(_, at, row)| (row, at));
@@ -75,56 +77,15 @@ pub(crate) fn seats(set_of: impl Fn(u32) -> u32, rows: &[u32], share: u32) -> (V
 }
 
 impl Plan {
-    fn pin_set(&mut self, layout: &Layout, policy: Policy, t: u32, set: u32, wanted: &[u32]) {
-        let width = layout.ways;
-        let slots = set * width..(set + 1) * width;
-        let at = |slot: u32, field: Field| way_at(width, slot, field);
-        for slot in slots.clone() {
-            let row = self.ways[at(slot, Field::Tag)];
-            let flags = &mut self.ways[at(slot, Field::Flags)];
-            let was = *flags & PINNED != 0;
-            *flags &= !PINNED;
-            if row == NONE {
-                continue;
-            }
-            if wanted.contains(&row) {
-                *flags = *flags & !RECENT | PINNED;
-            } else if was && policy == Policy::Static {
-                self.evicted.push(row);
-                empty(&mut self.ways, width, slot);
-            }
-        }
-        let resident = |row: u32| slots.clone().any(|slot| self.ways[at(slot, Field::Tag)] == row);
-        let missing: Vec<u32> = wanted.iter().copied().filter(|&row| !resident(row)).collect();
-        // The order of admission (SPEC 3, step 4).
-        let mut victims: Vec<u32> = slots.filter(|&slot| self.ways[at(slot, Field::Flags)] & PINNED == 0).collect();
-        victims.sort_by_key(|&slot| {
-            let word = |field| self.ways[at(slot, field)];
-            let held = word(Field::Tag) != NONE;
-            let by = match policy {
-                _ if !held => [0; 3],
-                Policy::Lru | Policy::Static => [word(Field::Stamp), 0, 0],
-                Policy::Lfu => [word(Field::Freq), 0, 0],
-                Policy::Window if word(Field::Flags) & RECENT != 0 => [0, word(Field::Stamp), word(Field::Tag)],
-                Policy::Window => [word(Field::Freq), word(Field::Stamp), word(Field::Tag)],
-            };
-            (word(Field::Flags) & RECENT, held, by, slot)
-        });
-        for (row, slot) in missing.into_iter().zip(victims) {
-            let leaving = self.ways[at(slot, Field::Tag)];
-            self.evicted.extend((leaving != NONE).then_some(leaving));
-            self.loads.push((slot, row));
-            for (field, word) in [(Field::Tag, row), (Field::Stamp, t), (Field::Freq, 0), (Field::Flags, PINNED)] {
-                self.ways[at(slot, field)] = word;
-            }
-        }
-    }
-
     /// The metadata while the rows are being loaded. Their slots are empty, so the cache stays valid if loading fails.
     pub(crate) fn meanwhile(&self, layout: &Layout) -> Vec<u32> {
         let mut ways = self.ways.clone();
-        self.loads.iter().for_each(|&(slot, _)| empty(&mut ways, layout.ways, slot));
-        self.loads.iter().for_each(|&(slot, _)| give_flags(layout, &mut ways, slot / layout.ways));
+        for of_set in self.loads.chunk_by(|a, b| a.0 / layout.ways == b.0 / layout.ways) {
+            let home = of_set[0].0 / layout.ways;
+            let mut set = Set::of(&mut ways[layout.words_of_set(home)]);
+            of_set.iter().for_each(|(slot, _)| admission::empty(&mut set, (slot % layout.ways) as usize));
+            admission::keep_recent(&mut set, layout.recent_ways(home));
+        }
         ways
     }
 
@@ -160,28 +121,6 @@ impl Plan {
 fn table_of(config: &GroupConfig) -> impl Fn(u32) -> usize {
     let ends: Vec<u32> = config.tables.iter().scan(0, |end, &rows| (*end += rows, Some(*end)).1).collect();
     move |row| ends.partition_point(|&end| end <= row)
-}
-
-/// Gives a set as many ways for recent rows as it can have beside its pinned ones: the empty ways first, then the ways of the oldest rows.
-fn give_flags(layout: &Layout, ways: &mut [u32], set: u32) {
-    let word = |slot: u32, field| ways[way_at(layout.ways, slot, field)];
-    let slots = set * layout.ways..(set + 1) * layout.ways;
-    let mut free: Vec<u32> = slots.filter(|&slot| word(slot, Field::Flags) & PINNED == 0).collect();
-    let wanted = layout.recent_ways(set).min(free.len() as u32) as usize;
-    let before = free.len();
-    free.retain(|&slot| word(slot, Field::Flags) & RECENT == 0);
-    let held = |slot| word(slot, Field::Tag) != NONE;
-    free.sort_by_key(|&slot| {
-        (held(slot), if held(slot) { [word(slot, Field::Stamp), word(slot, Field::Tag)] } else { [slot, 0] })
-    });
-    free.truncate(wanted.saturating_sub(before - free.len()));
-    free.into_iter().for_each(|slot| ways[way_at(layout.ways, slot, Field::Flags)] |= RECENT);
-}
-
-fn empty(ways: &mut [u32], width: u32, slot: u32) {
-    for (field, word) in [(Field::Tag, NONE), (Field::Stamp, 0), (Field::Freq, 0), (Field::Flags, 0)] {
-        ways[way_at(width, slot, field)] = word;
-    }
 }
 
 /// The pinned rows, in slot order.
@@ -225,6 +164,7 @@ pub(crate) fn check_padding(config: &GroupConfig, rows: &[u32]) -> Result<(), Er
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{config::Policy, table::abi::RECENT};
 
     fn layout(policy: Policy) -> Layout {
         let config = GroupConfig { cache_rows: 4, ways: 4, window_ways: 2, policy, ..GroupConfig::new(&[5, 15], 1) };
@@ -240,7 +180,7 @@ mod tests {
             (ways[way], ways[4 + way], ways[8 + way]) = (row, value, value);
             ways[12 + way] = if pinned.contains(&way) { PINNED } else { layout.empty_flags(0, way as u32) };
         }
-        plan(&layout, policy, &ways, 9, rows, share)
+        plan(&layout, policy.facts(), &ways, 9, rows, share)
     }
 
     #[test]
@@ -269,7 +209,7 @@ mod tests {
         assert_eq!(recent.meanwhile(&layout(Policy::Window))[12..], [PINNED, RECENT, RECENT, 0]);
         // One row fewer is pinned, so one way more is for recent rows; row 10 is in the oldest.
         recent.ways[4..8].copy_from_slice(&[7, 0, 8, 6]);
-        let next = plan(&layout(Policy::Window), Policy::Window, &recent.ways, 9, &[1, 11], 4);
+        let next = plan(&layout(Policy::Window), Policy::Window.facts(), &recent.ways, 9, &[1, 11], 4);
         assert_eq!((flags(&next), next.loads.len()), (vec![PINNED, RECENT, PINNED, RECENT], 0));
         let all = planned(Policy::Window, held, &[], &[10, 11, 12, 13], 4);
         assert_eq!(
@@ -325,7 +265,7 @@ mod tests {
         for slot in 0..6 {
             ways[way_at(2, slot, Field::Tag)] = NONE;
         }
-        let one = plan(&layout, Policy::Lru, &ways, 9, &rows, 1);
+        let one = plan(&layout, Policy::Lru.facts(), &ways, 9, &rows, 1);
         let first = |set| rows.iter().copied().find(|&row| layout.spread().set_of(row) == set).unwrap();
         assert_eq!(one.loads, [(0, first(0)), (2, first(1)), (4, first(2))]);
         assert_eq!((one.left_out.len(), one.evicted.len()), (97, 0));
@@ -338,14 +278,14 @@ mod tests {
         // Others are pinned instead: with LRU the rows of before stay, unpinned.
         let wanted: Vec<u32> =
             rows.iter().rev().copied().filter(|&row| layout.spread().set_of(row) == 1).take(1).collect();
-        let next = plan(&layout, Policy::Lru, &one.ways, 10, &wanted, 2);
+        let next = plan(&layout, Policy::Lru.facts(), &one.ways, 10, &wanted, 2);
         assert_eq!((next.loads.as_slice(), next.evicted.len()), (&[(3, wanted[0])][..], 0));
         assert_eq!(pinned(&layout, &next.ways), wanted);
         assert_eq!(next.ways[way_at(2, 2, Field::Tag)], first(1));
         // A third row takes the way of the older one, unless that is pinned.
         let third: Vec<u32> =
             rows.iter().copied().filter(|&row| layout.spread().set_of(row) == 1).skip(1).take(1).collect();
-        let mut last = plan(&layout, Policy::Lru, &next.ways, 11, &[wanted[0], third[0]], 2);
+        let mut last = plan(&layout, Policy::Lru.facts(), &next.ways, 11, &[wanted[0], third[0]], 2);
         assert_eq!((last.loads.as_slice(), last.evicted.as_slice()), (&[(2, third[0])][..], &[first(1)][..]));
         assert_eq!(last.ways[way_at(2, 2, Field::Stamp)], 11);
         last.set_frequency(2, 2, 77);

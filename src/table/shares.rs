@@ -35,7 +35,7 @@ impl Share {
 
 /// The sets of the rows of a group.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sets<'s> {
+pub struct Sets<'s> {
     pub(crate) ways: u32,
     /// Of all rows, without shares.
     pub(crate) whole: Spread,
@@ -46,7 +46,8 @@ pub(crate) struct Sets<'s> {
 impl Sets<'_> {
     /// The set of a row of a group with a cache; NONE for a row of a table without a share.
     #[inline(always)]
-    pub(crate) fn set_of(&self, row: u32) -> u32 {
+    #[must_use]
+    pub fn set_of(&self, row: u32) -> u32 {
         if self.shares.is_empty() { self.whole.set_of(row) } else { self.set_in_share(row) }
     }
 

@@ -52,7 +52,7 @@ impl Snapshot {
             ("snapshot's ways", 4 * slots, self.ways.len()),
             ("snapshot's cache", slots * layout.row.row_words as usize, self.cache.len()),
             ("snapshot's records", rows * layout.row.record_words as usize, self.records.len()),
-            ("snapshot's freqs", if config.policy.counts() { rows } else { 0 }, self.freqs.len()),
+            ("snapshot's freqs", if config.policy.facts().counts { rows } else { 0 }, self.freqs.len()),
             ("snapshot's counters", config.tables.len(), self.counters.len()),
             ("snapshot's since", Part::Since.words(config, layout) as usize / 2, self.since.len()),
         ];

@@ -7,7 +7,7 @@ use hotrow::internals::layout::Layout;
 use hotrow::{Context, GroupConfig, Init, Optimizer, OptimizerKind, Placement, Policy, Precision, Rounding, adapter};
 use hotrow_report::clock::{CACHES, Clock, Rounds, last_level_cache, timed};
 use hotrow_report::failure::{Failure, ensure_usage};
-use hotrow_report::names::{self, ADMITTING, COMPARED, PLACES, list, one_of};
+use hotrow_report::names::{self, COMPARED, PLACES, admitting, list, one_of};
 use hotrow_report::options::{Backend, MOST_ROWS, Options, WindowArgs, number, percent, whole};
 use hotrow_report::output;
 use hotrow_report::plot::{Chart, Style};
@@ -33,7 +33,7 @@ pub(super) struct Args {
     #[arg(long, value_delimiter = ',', default_value = "stochastic", value_parser = one_of(Rounding::ALL))]
     rounding: Vec<Rounding>,
     /// Replacement policies
-    #[arg(long, value_delimiter = ',', default_value = list(COMPARED), value_parser = one_of(ADMITTING))]
+    #[arg(long, value_delimiter = ',', default_value = list(COMPARED), value_parser = one_of(admitting()))]
     policy: Vec<Policy>,
     #[command(flatten)]
     window: WindowArgs,

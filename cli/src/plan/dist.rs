@@ -12,7 +12,7 @@ use hotrow::{Policy, Pooling, Precision};
 use hotrow_dist::WireForm;
 use hotrow_report::clock;
 use hotrow_report::failure::{Failure, ensure_usage};
-use hotrow_report::names::{ADMITTING, one_of};
+use hotrow_report::names::{admitting, one_of};
 use hotrow_report::object::{self, Field, Object};
 use hotrow_report::options::{Options, TraceArgs, WindowArgs, WireArgs, generated_trace, percent, power, whole};
 use hotrow_report::output;
@@ -81,7 +81,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "P", default_value_t = 10.0, allow_negative_numbers = true, value_parser = percent)]
     cache_percent: f64,
     /// Replacement policy
-    #[arg(long, default_value_t = Policy::Lru, value_parser = one_of(ADMITTING))]
+    #[arg(long, default_value_t = Policy::Lru, value_parser = one_of(admitting()))]
     policy: Policy,
     #[command(flatten)]
     window: WindowArgs,

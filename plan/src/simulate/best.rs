@@ -1,7 +1,8 @@
 //! The cache that knows the future, an upper bound for every policy.
 
-use crate::simulate::{GeometryError, geometry, places::Places};
-use hotrow::Counters;
+use crate::simulate::layout_of;
+use hotrow::internals::Layout;
+use hotrow::{Counters, Error, GroupConfig};
 use std::collections::BTreeSet;
 
 /// Stands for no later use.
@@ -12,18 +13,19 @@ const NEVER: u64 = u64::MAX;
 /// these sets. In larger batches the next use is that of a batch, more uses there come first, and the result is a guide, which a policy may exceed.
 ///
 /// ```
+/// use hotrow::GroupConfig;
 /// use hotrow_plan::simulate::Best;
 ///
+/// let config = GroupConfig::new(&[10], 1).with_ways(2).with_cache_rows(2); // ten rows, one set of two ways
 /// let batches = [1, 2, 3, 1, 2].map(|id| [id]);
-/// let mut cache = Best::new(batches.iter().map(|batch| &batch[..]), [10, 1, 2])?; // ten rows, one set of two ways
+/// let mut cache = Best::new(batches.iter().map(|batch| &batch[..]), &config)?;
 /// batches.iter().for_each(|batch| cache.step(batch));
 /// assert_eq!((cache.counters().hits, cache.counters().conflicts), (2, 1)); // 3 is bypassed
-/// # Ok::<(), hotrow_plan::simulate::GeometryError>(())
+/// # Ok::<(), hotrow::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Best {
-    ways: usize,
-    places: Places,
+    layout: Layout,
     /// The rows of each set, each behind its next use.
     sets: Vec<BTreeSet<(u64, u32)>>,
     /// For each access to come, the last one first, the next use of its row: the batch, and below it 2^32 - 1 less the uses there.
@@ -34,16 +36,14 @@ pub struct Best {
 }
 
 impl Best {
-    /// Prepares to play these batches, none of them empty, through an empty cache for tables of `rows` rows together, of `sets` sets of `ways` ways.
-    /// Takes up to 32 bytes for each row and 8 for each access.
+    /// Prepares to play these batches, none of them empty, through the empty cache of a group; of the configuration tables, cache rows, ways and shares
+    /// count. Takes up to 32 bytes for each row and 8 for each access.
     ///
     /// # Errors
     /// As [`Simulator::new`](crate::simulate::Simulator::new).
-    pub fn new<'b>(
-        batches: impl DoubleEndedIterator<Item = &'b [u32]>,
-        [rows, sets, ways]: [u32; 3],
-    ) -> Result<Self, GeometryError> {
-        let (places, sets) = (Places::new(rows, sets, ways, 1)?, geometry::empty_sets(sets, ways)?);
+    pub fn new<'b>(batches: impl DoubleEndedIterator<Item = &'b [u32]>, config: &GroupConfig) -> Result<Self, Error> {
+        let layout = layout_of(config)?;
+        let sets = vec![BTreeSet::new(); layout.sets as usize];
         let (mut later, mut next) = (Vec::new(), Vec::new());
         for (batch, now) in batches.rev().zip((0..NEVER >> 32).rev()) {
             for &id in batch.iter().rev() {
@@ -58,7 +58,7 @@ impl Best {
             }
         }
         let listed = vec![None; later.len()];
-        Ok(Self { ways: ways as usize, places, sets, next, listed, counters: Counters::default() })
+        Ok(Self { layout, sets, next, listed, counters: Counters::default() })
     }
 
     /// The counters so far.
@@ -89,7 +89,8 @@ impl Best {
             batch.dedup();
         }
         counters.unique += batch.len() as u64;
-        let home = |id| self.places.set_of(id) as usize;
+        let of_row = self.layout.sets_of_rows();
+        let home = |id| of_row.set_of(id) as usize;
         batch.retain(|&(next, id)| {
             let Some(known) = &mut listed[id as usize] else { return true };
             let set = &mut self.sets[home(id)];
@@ -100,8 +101,12 @@ impl Best {
         });
         counters.unique_misses += batch.len() as u64;
         for (next, id) in batch {
-            let set = &mut self.sets[home(id)];
-            if set.len() == self.ways {
+            // A row of a table without a share has no set.
+            let Some(set) = self.sets.get_mut(home(id)) else {
+                counters.conflicts += 1;
+                continue;
+            };
+            if set.len() == self.layout.ways as usize {
                 let Some((_, gone)) = set.last().copied().filter(|&(last, _)| last > next) else {
                     counters.conflicts += 1;
                     continue;

@@ -1,5 +1,6 @@
 //! The number of sets of a cache of a given size (SPEC 9, simulate).
 
+use hotrow::{GroupConfig, Policy};
 use std::fmt;
 
 /// The shape of a cache that holds a share of the rows of a trace.
@@ -43,6 +44,14 @@ impl Geometry {
         }
         Ok(Self { slots, sets: slots.div_ceil(ways), ways })
     }
+
+    /// The group whose cache has this shape, of one table of `rows` rows.
+    #[must_use]
+    pub fn group(&self, rows: u32, policy: Policy) -> GroupConfig {
+        let config = GroupConfig::new(&[rows], 1).with_cache_rows(self.slots).with_ways(self.ways).with_policy(policy);
+        let window_ways = config.window_ways.min(self.ways - 1);
+        config.with_window_ways(window_ways)
+    }
 }
 
 /// The reason why a cache cannot have this shape.
@@ -55,32 +64,6 @@ pub enum GeometryError {
     Percent(f64),
     /// The table has no rows, or more than a group can number.
     Rows(u64),
-    /// No sets or no ways.
-    Empty {
-        /// Sets asked for.
-        sets: u32,
-        /// Ways asked for.
-        ways: u32,
-    },
-    /// As many window ways as ways, or more.
-    WindowWays {
-        /// Ways of a set.
-        ways: u32,
-        /// Window ways asked for.
-        found: u32,
-    },
-    /// Virtual shards that do not divide the sets.
-    Shards {
-        /// Sets of the cache.
-        sets: u32,
-        /// Shards asked for.
-        shards: u32,
-    },
-    /// Not enough memory for this many sets.
-    Memory {
-        /// Sets asked for.
-        sets: u32,
-    },
 }
 
 impl fmt::Display for GeometryError {
@@ -92,41 +75,11 @@ impl fmt::Display for GeometryError {
             Self::Rows(found) => {
                 write!(f, "rows: wanted 1 to 4294967294, found {found}; give a trace that has rows")
             }
-            Self::Empty { sets, ways } => {
-                write!(f, "cache: wanted at least one set and one way, found {sets} sets of {ways} ways")
-            }
-            Self::WindowWays { ways, found } => {
-                write!(
-                    f,
-                    "window ways: wanted 0 to {}, since a set has {ways} ways, found {found}; ask for fewer",
-                    ways.saturating_sub(1)
-                )
-            }
-            Self::Shards { sets, shards } => {
-                write!(
-                    f,
-                    "cache: wanted virtual shards that divide its {sets} sets, found {shards}; make the sets a multiple of the shards"
-                )
-            }
-            Self::Memory { sets } => {
-                write!(f, "cache: no memory for {sets} sets; ask for a smaller cache or for more ways in a set")
-            }
         }
     }
 }
 
 impl std::error::Error for GeometryError {}
-
-/// Makes `sets` empty sets.
-pub(crate) fn empty_sets<T: Default>(sets: u32, ways: u32) -> Result<Vec<T>, GeometryError> {
-    if sets == 0 || ways == 0 {
-        return Err(GeometryError::Empty { sets, ways });
-    }
-    let mut all = Vec::new();
-    all.try_reserve_exact(sets as usize).map_err(|_| GeometryError::Memory { sets })?;
-    all.resize_with(sets as usize, T::default);
-    Ok(all)
-}
 
 #[cfg(test)]
 mod tests {
@@ -173,7 +126,5 @@ mod tests {
         for rows in [0, u64::from(u32::MAX)] {
             assert_eq!(Geometry::of_percent(rows, 1.0, 1), Err(GeometryError::Rows(rows)));
         }
-        assert!(empty_sets::<u8>(0, 4).is_err());
-        assert!(empty_sets::<u8>(4, 0).is_err());
     }
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::{
-    config::{CounterBits, GroupConfig, Policy},
+    config::{CounterBits, GroupConfig},
     cpu::stages::counters::{count, counter},
     error::Error,
     host::alloc::zeroed,
@@ -65,12 +65,12 @@ pub(crate) use in_any_width;
 
 /// Number of rows that have a frequency.
 fn rows(config: &GroupConfig) -> u64 {
-    if config.policy.counts() { config.total_rows() } else { 0 }
+    if config.policy.facts().counts { config.total_rows() } else { 0 }
 }
 
 /// The width of a counter.
 pub(crate) fn width(config: &GroupConfig) -> CounterBits {
-    if config.policy == Policy::Window { CounterBits::Eight } else { config.counter_bits }
+    if config.policy.facts().ages { CounterBits::Eight } else { config.counter_bits }
 }
 
 impl Freqs {
@@ -156,6 +156,7 @@ pub(crate) fn pass(params: &Params, layout: &Layout, row: u32, accesses: u32, ta
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Policy;
 
     #[test]
     fn frequencies_take_the_bytes_of_their_width_and_stop_at_its_most() {

@@ -218,7 +218,7 @@ impl Lookup for CpuGroup {
     fn memory(&self) -> MemoryReport {
         let smaps = smaps();
         let huge_pages = self.tables.records.huge_bytes(&smaps) + self.tables.cache.huge_bytes(&smaps);
-        let freq_bits = if self.config.policy.counts() { freqs::width(&self.config).bits() } else { 0 };
+        let freq_bits = if self.config.policy.facts().counts { freqs::width(&self.config).bits() } else { 0 };
         let report = MemoryReport::plan_of(&self.config, &self.tables.layout, Calls::default(), freq_bits);
         MemoryReport { huge_pages, ..report }
     }

@@ -1,9 +1,6 @@
 //! Finds rows in the cache.
 
-use crate::{
-    host::trusted::equal,
-    table::{abi::NONE, shares::Sets},
-};
+use crate::table::{abi::NONE, admission, shares::Sets};
 
 /// The set of a row, and its slot; NONE if it has none.
 #[inline(always)]
@@ -23,11 +20,5 @@ pub(crate) fn tags(width: u32, ways: &[u32], set: u32) -> &[u32] {
 /// The slot of a row in its set, or NONE.
 #[inline(always)]
 pub(crate) fn find_in(width: u32, ways: &[u32], set: u32, row: u32) -> u32 {
-    let first = set.wrapping_mul(width);
-    let tags = tags(width, ways, set);
-    if let Ok(tags) = <&[u32; 32]>::try_from(tags) {
-        let found = equal(tags, row);
-        return if found == 0 { NONE } else { first + found.trailing_zeros() };
-    }
-    tags.iter().zip(first..).find(|&(&tag, _)| tag == row).map_or(NONE, |(_, slot)| slot)
+    admission::find(tags(width, ways, set), row).map_or(NONE, |way| set * width + way as u32)
 }

@@ -16,9 +16,9 @@ impl CpuGroup {
         if layout.sets == 0 {
             return Ok(Vec::new());
         }
-        let mut plan = pins::plan(layout, self.config.policy, &self.tables.ways, t, rows, share);
+        let mut plan = pins::plan(layout, self.config.policy.facts(), &self.tables.ways, t, rows, share);
         let (width, stride) = (layout.ways, layout.stride());
-        if self.config.policy.counts() {
+        if self.config.policy.facts().counts {
             for (slot, row) in plan.loads.clone() {
                 let mut freq = [0];
                 self.read_words(Part::Frequencies, row.into(), &mut freq)?;

@@ -26,14 +26,11 @@ use crate::{
         locked,
         trusted::{AHEAD, Word, prefetch, prefetch_lines, shared},
     },
-    record::{
-        of_params::{self as record, LFU},
-        rows,
-    },
+    record::{of_params as record, rows},
     table::{
-        abi::{DIRTY, Field, NONE, PINNED, Params, RECENT, way_at},
+        abi::{Field, NONE, Params, way_at},
+        admission::{Left, Move, Room, Rule, Set},
         layout::Layout,
-        params::WINDOW,
         row::RowLayout,
         shares::Sets,
     },
@@ -163,7 +160,8 @@ fn touch<F: Frequency + Word>(call: &Call<'_>, ways: &mut [u32], freqs: &mut [F]
     let (keys, ways, freqs) = (shared(keys), shared(ways), shared(freqs));
     each(call.parts, places.len(), &mut [] as &mut [u32], &|_, range| {
         // In registers: each store might change what lies behind a pointer.
-        let (width, t, most, counts_uses, windowed) = (width, t, params.freq_max, counts_uses, params.policy == WINDOW);
+        let (width, t, most, counts_uses) = (width, t, params.freq_max, counts_uses);
+        let rule = Rule { facts: params.policy_facts(), t };
         let mut tally = Tally::default();
         let entries = rows[range.start..=range.end].windows(2).zip(&places[range.clone()]).zip(&keys[range.clone()]);
         for (k, ((run, &place), order)) in range.zip(entries) {
@@ -179,18 +177,18 @@ fn touch<F: Frequency + Word>(call: &Call<'_>, ways: &mut [u32], freqs: &mut [F]
                 }
             }
             let (row, count) = (key(run[0]), number(run[1]) - number(run[0]));
-            let mut admitted_by = count;
+            let mut used = 0;
             if counts_uses {
                 let freq = &freqs[row as usize];
                 let uses = F::load(freq).plus(count, most);
                 F::store(freq, uses);
-                admitted_by = if windowed { window_key(uses.get(), count) } else { uses.get() };
+                used = uses.get();
             }
             enter(params, &call.tables, &mut tally, row);
             if place == NONE {
                 tally.add(counter::UNIQUE);
                 tally.add(counter::UNIQUE_MISSES);
-                order.store(admitted_by, Relaxed);
+                order.store(rule.key(used, count), Relaxed);
                 continue;
             }
             tally.add_many(counter::HITS, count);
@@ -208,70 +206,13 @@ fn touch<F: Frequency + Word>(call: &Call<'_>, ways: &mut [u32], freqs: &mut [F]
     });
 }
 
-/// The key by which Window orders missing rows: by the counter, then by the count of the batch, which is greater than the counter only where
-/// that is 15.
-const fn window_key(uses: u32, count: u32) -> u32 {
-    16 * uses + count
-}
-
-/// The counter in a key of [`window_key`].
-fn uses_of_key(key: u32) -> u32 {
-    (key / 16).min(15)
-}
-
-/// The order of a way that is not to be taken.
-const TAKEN: u64 = u64::MAX;
-
-/// The order of a way that is not empty: by its counter, then by its stamp. An empty way has 0.
-const fn taken_order(freq: u32, stamp: u32) -> u64 {
-    keyed(freq, stamp) + 1
-}
-
-/// Writes the orders in which the ways of a set are taken: main ways, and recent ways.
-#[multiversion(targets = "simd")]
-fn order(t: u32, [tags, stamps, freqs, flags]: [&[u32]; 4], [main, recent]: [&mut Vec<u64>; 2]) {
-    let ways = || tags.iter().zip(stamps).zip(freqs).zip(flags);
-    // An empty way first, and none that this batch uses.
-    let order = |tag, stamp, freq| match tag {
-        NONE => 0,
-        _ if stamp == t => TAKEN,
-        _ => taken_order(freq, stamp),
-    };
-    let of_kind = |flags, kind, order| if flags & (PINNED | RECENT) == kind { order } else { TAKEN };
-    main.clear();
-    main.extend(ways().map(|(((&tag, &stamp), &freq), &flags)| of_kind(flags, 0, order(tag, stamp, freq))));
-    recent.clear();
-    recent.extend(ways().map(|(((&tag, &stamp), _), &flags)| of_kind(flags, RECENT, order(tag, stamp, 0))));
-}
-
-/// The way to evict next, of the least order; ties go to the lower row. Without branches, because it runs over the whole set for every
-/// admitted row.
-#[multiversion(targets = "simd")]
-fn first(orders: &[u64], rows: &[u32]) -> Option<usize> {
-    let least = orders.iter().fold(TAKEN, |least, &order| least.min(order));
-    let tie = |((&order, &row), way)| if order == least { keyed(row, way) } else { TAKEN };
-    let tie = orders.iter().zip(rows).zip(0..).map(tie).fold(TAKEN, u64::min);
-    (least != TAKEN).then_some(number(tie) as usize)
-}
-
-/// A thread's lists for one set.
-#[derive(Default)]
-struct Room {
-    /// The candidates, best first: the order as a number, and the position in the list of misses.
-    candidates: Vec<(u64, u32)>,
-    /// The value of each way, plus one; 0 for an empty way, NONE for one that is not to be taken.
-    values: Vec<u32>,
-    /// Of each way, under Window, the order in which main ways are taken, and recent ways.
-    orders: [Vec<u64>; 2],
-}
-
 thread_local! {
     static ROOM: RefCell<Room> = RefCell::default();
 }
 
 /// Admits set by set: the l-th candidate takes the l-th victim (SPEC 3, step 4).
 fn admit(call: &Call<'_>, ways: &mut [u32], distinct: &mut Distinct) {
-    let Call { params, .. } = *call;
+    let Call { params, t, .. } = *call;
     let Distinct { rows, len, places, keys, misses, victims, loads, .. } = distinct;
     let misses = misses.sorted();
     let (places, victims, loads) = (shared(places), shared(victims.input(misses.len())), shared(loads));
@@ -289,8 +230,9 @@ fn admit(call: &Call<'_>, ways: &mut [u32], distinct: &mut Distinct) {
                     loads[k].store(NONE, Relaxed);
                     victims[k].store(keyed(NONE, 0), Relaxed);
                 }
-                let set = Set {
+                let set = Misses {
                     call,
+                    rule: Rule { facts: params.policy_facts(), t },
                     rows: &rows[..*len],
                     misses: &misses[start..end],
                     keys,
@@ -310,8 +252,9 @@ fn admit(call: &Call<'_>, ways: &mut [u32], distinct: &mut Distinct) {
 }
 
 /// The missed rows of one set.
-struct Set<'a, 'c> {
+struct Misses<'a, 'c> {
     call: &'a Call<'c>,
+    rule: Rule,
     rows: &'a [u64],
     misses: &'a [u64],
     keys: &'a [u32],
@@ -321,119 +264,41 @@ struct Set<'a, 'c> {
     first_slot: u32,
 }
 
-impl Set<'_, '_> {
+impl Misses<'_, '_> {
     fn admit(&self, set: &mut [u32], room: &mut Room, coming: &mut Tally, leaving: &mut Tally) {
-        let Call { params, t, .. } = *self.call;
-        let lfu = params.policy == LFU;
-        let width = params.ways() as usize;
-        let (tags, rest) = set.split_at_mut(width);
-        let (stamps, rest) = rest.split_at_mut(width);
-        let (freqs, flags) = rest.split_at_mut(width);
-        let Room { candidates, values, orders } = room;
-        candidates.clear();
+        room.candidates.clear();
         let ranked = self.misses.iter().zip(0..).map(|(&miss, k)| {
             let at = number(miss) as usize;
-            (keyed(!self.keys[at], key(self.rows[at])), k)
+            (Rule::order(self.keys[at], key(self.rows[at])), k)
         });
-        candidates.extend(ranked);
-        if candidates.len() > width {
-            // The others find no way.
-            candidates.select_nth_unstable(width);
-            candidates.truncate(width);
-        }
-        candidates.sort_unstable();
-        if params.policy == WINDOW {
-            return self.admit_windowed((tags, stamps, freqs, flags), candidates, orders, (coming, leaving));
-        }
-        values.clear();
-        let by = tags.iter().zip(&*flags).zip(if lfu { &*freqs } else { &*stamps });
-        values.extend(by.map(|((&tag, &flags), &by)| match (tag, flags & PINNED) {
-            (NONE, _) => 0,
-            (_, 0) => by.wrapping_add(1),
-            _ => NONE,
-        }));
-        for &(rank, k) in &*candidates {
-            let (freq, row) = (!key(rank), number(rank));
-            let value = values.iter().fold(NONE, |least, &value| least.min(value));
-            if value == NONE || value != 0 && if lfu { value > freq } else { value - 1 == t } {
-                break; // pinned, in use by this batch, or used as often; and so are all victims after it
-            }
-            let Some(way) = values.iter().position(|&other| other == value) else { break };
-            values[way] = NONE;
+        room.candidates.extend(ranked);
+        self.rule.admit(&mut Set::of(set), room, |Move { candidate, row, way, left }| {
             let slot = self.first_slot + way as u32;
-            if value != 0 {
-                let victim = tags[way];
-                self.evict(k, slot, victim, &mut flags[way], leaving);
-                if stamps[way] == t {
-                    // LFU: this batch uses the victim, which is bypassed from now on.
-                    match self.rows.binary_search_by_key(&victim, |&entry| key(entry)) {
-                        Ok(at) => self.places[at].store(NONE, Relaxed),
-                        // The batch does not use it: the step number was set back. A GPU reads its record all the same.
-                        Err(_) => leaving.add(counter::BYPASS_READS),
-                    }
-                }
+            if let Some(left) = left {
+                self.evict(candidate, slot, left, leaving);
             }
-            (tags[way], stamps[way], freqs[way]) = (row, t, if lfu { freq } else { 0 });
-            self.seat(k, slot, row, coming);
-        }
-    }
-
-    /// Admits by recent use and by counters (SPEC 3, Window).
-    fn admit_windowed(
-        &self,
-        (tags, stamps, freqs, flags): (&mut [u32], &mut [u32], &mut [u32], &mut [u32]),
-        candidates: &[(u64, u32)],
-        [main, recent]: &mut [Vec<u64>; 2],
-        (coming, leaving): (&mut Tally, &mut Tally),
-    ) {
-        let t = self.call.t;
-        order(t, [tags, stamps, freqs, flags], [main, recent]);
-        // Of each kind, the way that is next to be taken.
-        let (mut counted, mut oldest) = (None, None);
-        for &(rank, k) in candidates {
-            for (next, orders) in [(&mut counted, &*main), (&mut oldest, &*recent)] {
-                if next.is_none_or(|way: usize| orders[way] == TAKEN) {
-                    *next = first(orders, tags);
-                }
-            }
-            let (uses, row) = (uses_of_key(!key(rank)), number(rank));
-            let way = match (counted, oldest) {
-                (Some(way), _) if tags[way] == NONE || uses > freqs[way] => way,
-                (Some(least), Some(way)) if tags[way] != NONE && freqs[way] > freqs[least] => {
-                    // The row of recent use stays, among those by counters.
-                    (flags[way], flags[least]) = (flags[way] & !RECENT, flags[least] | RECENT);
-                    (main[way], recent[way]) = (taken_order(freqs[way], stamps[way]), TAKEN);
-                    least
-                }
-                (_, Some(way)) => way,
-                (_, None) => continue,
-            };
-            (main[way], recent[way]) = (TAKEN, TAKEN);
-            let slot = self.first_slot + way as u32;
-            if tags[way] != NONE {
-                self.evict(k, slot, tags[way], &mut flags[way], leaving);
-            }
-            (tags[way], stamps[way], freqs[way]) = (row, t, uses);
-            self.seat(k, slot, row, coming);
-        }
+            enter(self.call.params, &self.call.tables, coming, row);
+            coming.add(counter::ADMITTED);
+            self.places[number(self.misses[candidate as usize]) as usize].store(slot, Relaxed);
+            self.loads[candidate as usize].store(slot, Relaxed);
+        });
     }
 
     /// Counts a row that leaves, and lists it to be written back, if it has changed.
-    fn evict(&self, k: u32, slot: u32, victim: u32, flags: &mut u32, leaving: &mut Tally) {
-        enter(self.call.params, &self.call.tables, leaving, victim);
+    fn evict(&self, candidate: u32, slot: u32, left: Left, leaving: &mut Tally) {
+        enter(self.call.params, &self.call.tables, leaving, left.row);
         leaving.add(counter::EVICTIONS);
-        if *flags & DIRTY != 0 {
-            self.victims[k as usize].store(keyed(victim, slot), Relaxed);
+        if left.dirty {
+            self.victims[candidate as usize].store(keyed(left.row, slot), Relaxed);
         }
-        *flags &= !DIRTY;
-    }
-
-    /// Counts the row of miss `k`, and notes its slot.
-    fn seat(&self, k: u32, slot: u32, row: u32, coming: &mut Tally) {
-        enter(self.call.params, &self.call.tables, coming, row);
-        coming.add(counter::ADMITTED);
-        self.places[number(self.misses[k as usize]) as usize].store(slot, Relaxed);
-        self.loads[k as usize].store(slot, Relaxed);
+        if left.used {
+            // This batch uses the row, which is bypassed from now on.
+            match self.rows.binary_search_by_key(&left.row, |&entry| key(entry)) {
+                Ok(at) => self.places[at].store(NONE, Relaxed),
+                // The batch does not use it: the step number was set back. A GPU reads its record all the same.
+                Err(_) => leaving.add(counter::BYPASS_READS),
+            }
+        }
     }
 }
 

@@ -1,7 +1,6 @@
 //! Feedback: the rows that a caller's shaders want become the accesses of a step without outputs and without a backward.
 
 use crate::{
-    config::Policy,
     error::Error,
     gpu::{
         cached::{
@@ -19,7 +18,7 @@ impl Group {
     /// Refuses feedback for a group that admits no rows.
     pub(crate) fn check_feedback(&self, feedback: Option<Feedback>, flushed: bool) -> Result<(), Error> {
         if feedback.is_none()
-            || (self.kind.tables.layout.sets > 0 && self.kind.config.policy != Policy::Static && !flushed)
+            || (self.kind.tables.layout.sets > 0 && self.kind.config.policy.facts().admits && !flushed)
         {
             return Ok(());
         }

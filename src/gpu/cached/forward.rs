@@ -23,7 +23,7 @@ use crate::{
     },
     table::{
         abi::{POOL_NONE, Params, count},
-        params::{LFU, Mode},
+        params::Mode,
     },
 };
 
@@ -139,7 +139,7 @@ impl Forward<'_> {
         if params.admits() {
             call.run(&ADMIT, from, &Groups::capped(distinct, 256));
         }
-        if train && params.policy == LFU {
+        if train && params.policy_facts().own_leave {
             call.run(&LOCATE, from, &Groups::capped(indices, 256));
         }
     }

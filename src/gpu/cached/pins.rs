@@ -37,12 +37,12 @@ impl Group {
             return Ok(Vec::new());
         }
         let (ways, t) = (self.part(Part::Ways)?, self.part(Part::Clock)?[0]);
-        let mut plan = pins::plan(&self.kind.tables.layout, self.kind.config.policy, &ways, t, rows, share);
+        let mut plan = pins::plan(&self.kind.tables.layout, self.kind.config.policy.facts(), &ways, t, rows, share);
         if plan.ways == ways {
             return Ok(plan.left_out);
         }
         let stride = self.kind.tables.layout.stride();
-        if self.kind.config.policy.counts() {
+        if self.kind.config.policy.facts().counts {
             self.frequencies(&mut plan)?;
         }
         let mut counters = Counters::from_part(&self.part(Part::Counters)?, stride);

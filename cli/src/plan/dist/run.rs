@@ -3,7 +3,7 @@
 use super::wire::{PHASES, Wire};
 use hotrow::{Bags, CpuGroup, GroupConfig, Lookup as _, Mode, Policy, WAYS};
 use hotrow_dist::{self as dist, Comm as _, Threads};
-use hotrow_plan::simulate::{GeometryError, Simulator};
+use hotrow_plan::simulate::Simulator;
 use hotrow_report::clock::timed;
 use hotrow_report::object::Object;
 use std::collections::BTreeMap;
@@ -62,24 +62,31 @@ impl Batches {
     }
 
     /// Plays all steps through the cache. Returns rows with the share of the steps that ask for them while their slot is dirty.
-    pub(super) fn dirty(&self, cache: &Cache, rows: u32) -> Result<Vec<(u32, f64)>, GeometryError> {
+    pub(super) fn dirty(&self, cache: &Cache, rows: u32) -> Result<Vec<(u32, f64)>, hotrow::Error> {
         if cache.rows == 0 {
             return Ok(Vec::new());
         }
-        let sets = cache.sets_of_shard() * cache.shards;
-        let mut replay = Simulator::new(rows, sets, WAYS, cache.policy)?;
-        replay = replay.with_window_ways(cache.window_ways)?.with_shards(cache.shards)?;
+        // Row g is row g / shards of shard g mod shards (SPEC 11).
+        let replay = |shard: u32| {
+            let config = GroupConfig::new(&[rows.saturating_sub(shard).div_ceil(cache.shards).max(1)], 1)
+                .with_policy(cache.policy);
+            Simulator::new(&config.with_window_ways(cache.window_ways).with_cache_rows(cache.sets_of_shard() * WAYS))
+        };
+        let mut replays = (0..cache.shards).map(replay).collect::<Result<Vec<_>, _>>()?;
         let mut dirty: BTreeMap<u32, u32> = BTreeMap::new();
         for step in 0..self.steps() {
             let mut ids: Vec<u32> = self.part(step, 0, 1).flatten().copied().collect();
-            replay.step(&ids);
+            for (shard, replay) in (0..).zip(&mut replays) {
+                let own = ids.iter().filter(|&id| id % cache.shards == shard);
+                replay.step(&own.map(|id| id / cache.shards).collect::<Vec<_>>());
+            }
             ids.sort_unstable();
             ids.dedup();
             // After the admissions: a row of this batch that LFU evicts is written back first, and goes as its record.
-            for id in ids.into_iter().filter(|&id| replay.is_dirty(id)) {
+            for id in ids.into_iter().filter(|&id| replays[(id % cache.shards) as usize].is_dirty(id / cache.shards)) {
                 *dirty.entry(id).or_default() += 1;
             }
-            replay.backward();
+            replays.iter_mut().for_each(Simulator::backward);
         }
         Ok(dirty.into_iter().map(|(row, times)| (row, f64::from(times) / self.steps() as f64)).collect())
     }

@@ -236,9 +236,9 @@ impl Transfers {
     }
 }
 
-/// Whether a batch may evict rows that it uses itself: under LFU, with a cache.
+/// Whether a batch may evict rows that it uses itself: with a cache, and a policy that lets them leave.
 pub(crate) fn keeps(policy: Policy, layout: &Layout) -> bool {
-    policy == Policy::Lfu && layout.sets > 0
+    policy.facts().own_leave && layout.sets > 0
 }
 
 fn receive(
