@@ -674,7 +674,7 @@ fn scenario() -> (GroupConfig, Vec<BatchData>) {
     (config, run)
 }
 
-fn rejected(bend: Bend, change: fn(&mut GroupConfig), reason: &str) {
+fn rejected(bend: Bend, change: impl Fn(&mut GroupConfig), reason: &str) {
     let (mut config, mut run) = scenario();
     change(&mut config);
     if config.pooling != Pooling::None {
@@ -771,12 +771,7 @@ fn rejects_wrong_order_of_things() {
     rejected(Bend::NoOrder, |_| {}, "Reset");
     rejected(Bend::FrozenSteps, |_| {}, "Frozen");
     for policy in Policy::ALL {
-        let change: fn(&mut GroupConfig) = match policy {
-            Policy::Lru => |config| config.policy = Policy::Lru,
-            Policy::Lfu => |_| {},
-            Policy::Static => |config| config.policy = Policy::Static,
-            Policy::Window => |config| config.policy = Policy::Window,
-        };
+        let change = |config: &mut GroupConfig| config.policy = policy;
         rejected(Bend::ColdestPinned, change, "left out");
         rejected(Bend::PinsForgotten, change, "pinned: ");
     }

@@ -14,7 +14,7 @@ fn group(config: GroupConfig) -> Box<dyn Embedding> {
 
 #[test]
 fn hot_batches_move_nothing() {
-    for policy in pins::POLICIES {
+    for policy in Policy::ALL {
         pins::hot_batches_move_nothing(&mut *group(pins::config(policy)));
     }
 }
@@ -86,7 +86,7 @@ fn the_simulator_pins_as_a_group_does() {
 /// Metadata that no group writes is refused: an unpinned row under Static. (`gpu/bad_input.rs` has other flags.)
 #[test]
 fn foreign_flags_are_refused() {
-    for policy in pins::POLICIES {
+    for policy in Policy::ALL {
         let mut group = group(pins::config(policy));
         group.pin(&[5], 1).unwrap();
         pins::step(&mut *group, &[5]);

@@ -15,13 +15,13 @@ use hotrow_harness::{
     device::placements,
     failing::{Failing, insist},
     gpu_test,
-    pins::{self as common, POLICIES, some, step},
+    pins::{self as common, some, step},
 };
 
 #[gpu_test]
 fn hot_batches_move_nothing(context: &Context) {
     for placement in placements(context) {
-        for policy in POLICIES {
+        for policy in Policy::ALL {
             let layout = Layout::new(&common::config(policy), u64::MAX).unwrap();
             let mut config = common::config(policy).with_placement(placement);
             // Several pieces, and two windows where the device binds them.

@@ -199,7 +199,7 @@ pub fn random_config(source: &mut Pcg64) -> GroupConfig {
     config.precision = Precision::ALL[source.random_range(0..5)];
     config.rounding = [Rounding::Nearest, Rounding::Stochastic][source.random_range(0..2)];
     config.random_bits = RandomBits::ALL[source.random_range(0..3)];
-    config.policy = Policy::ALL[source.random_range(0..4)];
+    config.policy = Policy::ALL[source.random_range(0..Policy::ALL.len())];
     config.pooling = [Pooling::Sum, Pooling::Mean, Pooling::None][source.random_range(0..3)];
     config.optimizer = [
         Optimizer::sgd(0.1),
@@ -280,11 +280,7 @@ pub fn pad(index: u32, config: &GroupConfig, table: u32, source: &mut impl Rng) 
 
 /// Random counters for all rows, many of them just below the greatest one, so that a few steps reach it; none unless the policy counts.
 pub fn random_frequencies(config: &GroupConfig, source: &mut Pcg64) -> Vec<u32> {
-    let (rows, most) = match config.policy {
-        Policy::Lru | Policy::Static => (0, 0),
-        Policy::Lfu => (config.total_rows(), config.counter_bits.most()),
-        Policy::Window => (config.total_rows(), 15),
-    };
+    let (rows, most) = if config.policy.facts().counts { (config.total_rows(), config.most_uses()) } else { (0, 0) };
     let near = |below: u32| most.saturating_sub(below);
     (0..rows).map(|_| [0, 5, near(20), near(3), near(1), most][source.random_range(0..6)]).collect()
 }
@@ -295,7 +291,7 @@ pub fn random_since(config: &GroupConfig, source: &mut Pcg64) -> Vec<u32> {
     let parts = if config.cache_shares.is_empty() { 1 } else { config.tables.len() };
     let mut since = || [0, each - 1, each, 3 * each + 5, 1 << 36][source.random_range(0..5)];
     let words = (0..parts).map(|_| since()).flat_map(|since: u64| [since as u32, (since >> 32) as u32]);
-    if config.policy == Policy::Window { words.collect() } else { Vec::new() }
+    if config.policy.facts().ages { words.collect() } else { Vec::new() }
 }
 
 /// Shares of the cache, in one of three configurations of several tables that have a set for each: some tables have none.
