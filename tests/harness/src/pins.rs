@@ -5,8 +5,6 @@ use hotrow::{
     Bags, Counters, Embedding, Error, GroupConfig, Init, Mode, Optimizer, Policy, Pooling, Precision, state::Part,
 };
 
-pub const POLICIES: [Policy; 4] = Policy::ALL;
-
 type Make<'m> = &'m dyn Fn(GroupConfig) -> Box<dyn Embedding>;
 
 /// A configuration of three tables and a cache of four sets.
@@ -92,7 +90,7 @@ fn outputs(group: &mut dyn Embedding, pins: bool) -> Vec<u32> {
 pub fn fp32_shows_nothing(make: Make<'_>) {
     let optimizers = [Optimizer::adagrad(0.05), Optimizer::sgd(0.05), Optimizer::row_wise_adagrad(0.05)];
     let poolings = [Pooling::Sum, Pooling::Mean, Pooling::None];
-    for (policy, (optimizer, pooling)) in POLICIES.into_iter().zip(optimizers.into_iter().zip(poolings)) {
+    for (policy, (optimizer, pooling)) in Policy::ALL.into_iter().zip(optimizers.into_iter().zip(poolings)) {
         let config = config(policy).with_precision(Precision::Fp32).with_pooling(pooling);
         let config = config.with_optimizer(optimizer.with_weight_decay(0.01)).with_piece_bytes(Some(20_000));
         let wanted = outputs(&mut *make(config.clone().with_cache_rows(0)), false);
@@ -111,7 +109,7 @@ pub fn fp32_shows_nothing(make: Make<'_>) {
 
 /// Every wrong call has a named error and changes nothing.
 pub fn misuse_is_refused(make: Make<'_>) {
-    for policy in POLICIES {
+    for policy in Policy::ALL {
         let mut group = make(config(policy));
         step(&mut *group, &some(1));
         group.pin(&[5, 6, 7], 2).unwrap();
@@ -164,7 +162,7 @@ pub fn misuse_is_refused(make: Make<'_>) {
 
 /// A group with a resized cache equals a new group of that size with the same table, and continues with the same bits.
 pub fn a_resized_cache_is_as_a_new_one(make: Make<'_>) {
-    for policy in POLICIES {
+    for policy in Policy::ALL {
         for cache_rows in [0, 40, 180, 900] {
             let what = format!("{policy:?}, {cache_rows} rows");
             let mut group = make(config(policy));
