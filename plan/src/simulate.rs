@@ -257,7 +257,10 @@ impl Simulator {
                 Some((set, way)) => {
                     self.counters.hits += u64::from(count);
                     let words = Set::of(&mut self.sets[set]);
-                    (words.stamps[way], words.freqs[way]) = (rule.t, used);
+                    words.stamps[way] = rule.t;
+                    if rule.facts.counts {
+                        words.freqs[way] = used;
+                    }
                 }
                 None => {
                     self.counters.unique_misses += 1;
