@@ -7,6 +7,7 @@ use std::{str::FromStr, sync::Arc};
 
 use crate::{
     error::Error,
+    formats::{Format, Head},
     rules::{Element, Facts, Hyper, Known, MOST_HYPER, Numbers, OwnRule, Rule},
     stripe::Stripe,
 };
@@ -123,23 +124,50 @@ pub enum Precision {
 }
 
 impl Precision {
-    /// Bits of a stored weight: 32, 16, 8, 4 or 2.
-    #[must_use]
-    pub const fn bits(self) -> u32 {
+    /// The precisions of groups that only look up ([`GroupConfig::forward_only`]); the others are [`ALL`](Self::ALL).
+    pub const READ_ONLY: [Self; 0] = [];
+
+    /// What a packed row of this precision is made of.
+    pub(crate) const fn format(self) -> Format {
         match self {
-            Self::Fp32 => 32,
-            Self::Fp16 => 16,
-            Self::Int8 => 8,
-            Self::Int4 => 4,
-            Self::Int2 => 2,
+            Self::Fp32 => Format::row(32, Head::None),
+            Self::Fp16 => Format::row(16, Head::None),
+            Self::Int8 => Format::row(8, Head::Fp32),
+            Self::Int4 => Format::row(4, Head::Fp32),
+            Self::Int2 => Format::row(2, Head::Fp32),
         }
     }
 
-    /// True for the precisions that store a scale and a bias with each row.
+    /// The precision of this number, in the order of their declaration.
+    pub(crate) fn of_number(number: u32) -> Self {
+        let mut all = Self::ALL.into_iter().chain(Self::READ_ONLY);
+        all.find(|&precision| precision as u32 == number).unwrap_or(Self::Fp32)
+    }
+
+    /// Bits of a stored weight: 32, 16, 8, 4 or 2.
+    #[must_use]
+    pub const fn bits(self) -> u32 {
+        self.format().bits
+    }
+
+    /// Whether rows train; if not, a group must be [`forward_only`](GroupConfig::forward_only).
+    #[must_use]
+    pub const fn trains(self) -> bool {
+        self.format().trains
+    }
+
+    /// True for the precisions that store one FP32 scale and bias with each row.
     #[doc(hidden)]
     #[must_use]
     pub const fn is_integer(self) -> bool {
-        self.bits() <= 8
+        matches!(self.format(), Format { head: Head::Fp32, block: 0, .. })
+    }
+
+    /// Checks that a group of this precision trains.
+    pub(crate) fn check_trains(self, place: &str) -> Result<(), Error> {
+        let names = Self::ALL.map(Self::name).join(", ");
+        let wanted = format!("one of {names} {place}");
+        if self.trains() { Ok(()) } else { Err(Error::Config { field: "precision", wanted, found: self.to_string() }) }
     }
 }
 
@@ -996,6 +1024,19 @@ impl GroupConfig {
             return fail("tables", "at least one row a table".into(), format!("table {at} with 0 rows"));
         }
         StatePrecision::check(self.precision, self.optimizer.kind, self.state)?;
+        let Format { block, trains, .. } = self.precision.format();
+        if block > 0 && !self.dim.is_multiple_of(block) {
+            let wanted = format!("a multiple of {block} with {}, whose blocks have so many weights", self.precision);
+            return fail("dim", wanted, self.dim.to_string());
+        }
+        if !trains && !self.forward_only {
+            let wanted = format!("true with {}, whose rows do not train", self.precision);
+            return fail("forward_only", wanted, "false".into());
+        }
+        if !trains && self.optimizer.kind != OptimizerKind::Sgd {
+            let wanted = format!("sgd, which has no state, with {}, whose rows do not train", self.precision);
+            return fail("optimizer", wanted, self.optimizer.kind.to_string());
+        }
         let rows = self.total_rows();
         if rows > u64::from(u32::MAX) - 1 {
             return fail("tables", "at most 2^32 - 2 rows in a group".into(), rows.to_string());

@@ -80,6 +80,7 @@ pub mod checkpoint;
 mod config;
 mod cpu;
 mod error;
+mod formats;
 mod gpu;
 pub mod grid;
 mod host;

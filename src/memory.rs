@@ -18,10 +18,8 @@ use crate::{
 #[must_use]
 pub fn memory_factor(dim: u32, precision: Precision, cache_fraction: f64, policy: Policy) -> f64 {
     let (d, c) = (f64::from(dim), cache_fraction);
-    let mut factor = f64::from(precision.bits()) / 32.0;
-    if precision.is_integer() {
-        factor += 64.0 / (32.0 * d);
-    }
+    let head = f64::from(precision.format().head_bytes(dim));
+    let mut factor = f64::from(precision.bits()) / 32.0 + head / (4.0 * d);
     if c > 0.0 {
         factor += c + c / d;
         factor += match policy.facts() {
@@ -94,7 +92,7 @@ pub struct TableMemory {
     pub rows: u64,
     /// Weights as the table stores them.
     pub payload: u64,
-    /// Scale and bias of each row.
+    /// Scales and biases.
     pub scales: u64,
     /// Optimiser state in the records.
     pub state: u64,
@@ -109,7 +107,7 @@ impl TableMemory {
     fn of(rows: u64, layout: &Layout, freq_bits: u32) -> Self {
         let dim = u64::from(layout.row.dim);
         let payload = rows * (dim * u64::from(layout.row.precision.bits())).div_ceil(8);
-        let scales = if layout.row.precision.is_integer() { rows * 8 } else { 0 };
+        let scales = rows * u64::from(layout.row.precision.format().head_bytes(layout.row.dim));
         let state = rows * layout.row.state_bytes();
         Self {
             rows,

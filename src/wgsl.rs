@@ -3,7 +3,8 @@
 //! A stage is `shaders/<folder>/<stage>.wgsl` with one entry point `main`; where its lanes differ by device, `shared/lane_*.wgsl` has `main`, which calls the
 //! stage's `run`. A line `#include "shared/x.wgsl"` is replaced by that file. In its
 //! path, `{rank}`, `{add}`, `{lookup}` and `{sum}` stand for the bodies that [`Caps`](crate::Caps) chose, `{width}` for the width that a group's dim
-//! allows ([`quad_width`](crate::table::row::quad_width)), and `{item}` for the words that a shader reads from a record at once.
+//! allows ([`quad_width`](crate::table::row::quad_width)), `{item}` for the words that a shader reads from a record at once, and `{format}` for the file of the
+//! group's format in `shaders/formats/`.
 //! A line `#window text` is replaced by one copy of the
 //! text for each window of the cache, or of a shared array, except the first window. The copies are in descending order, with the window's number
 //! for every `$`. A line `#piece number: text` is replaced by branches that choose, by the value of `number`, the copy of the text for that bound
@@ -172,6 +173,11 @@ fn file(path: &str) -> Option<&'static str> {
     FILES.binary_search_by(|(known, _)| (*known).cmp(path)).ok().map(|at| FILES[at].1)
 }
 
+/// The formats of `shaders/formats/`, as their files are named.
+fn formats() -> impl Iterator<Item = &'static str> {
+    FILES.iter().filter_map(|(path, _)| path.strip_prefix("formats/")?.strip_suffix(".wgsl"))
+}
+
 /// The folders of stages; `shared/` has their includes.
 const FOLDERS: [&str; 5] = ["sort", "cached", "robe", "scaler", "grid"];
 
@@ -192,6 +198,8 @@ pub struct Sizes {
     pub pieces: u32,
     /// Words of a record that are read and written at once: 4 or 1.
     pub item: u32,
+    /// The file of `shaders/formats/` by which records are packed and unpacked.
+    pub format: &'static str,
     /// The values.
     pub constants: Constants,
     /// The hash of the own rule that `update` runs; 0: a rule of the library.
@@ -200,7 +208,8 @@ pub struct Sizes {
 
 impl Sizes {
     /// One float, one word, one window, one piece, and no constants.
-    pub const ONE: Self = Self { width: 1, windows: 1, pieces: 1, item: 1, constants: Constants::NONE, own_rule: 0 };
+    pub const ONE: Self =
+        Self { width: 1, windows: 1, pieces: 1, item: 1, format: "row", constants: Constants::NONE, own_rule: 0 };
 
     /// The part of these sizes that `kernel` depends on; 1 for every other number, and no other constant.
     #[must_use]
@@ -212,6 +221,7 @@ impl Sizes {
             windows: when(has_windows(kernel), self.windows),
             pieces: when(records, self.pieces),
             item: when(records, self.item),
+            format: if records { self.format } else { Self::ONE.format },
             constants: Constants::NONE,
             own_rule: if kernel.name == "update" { self.own_rule } else { 0 },
         };
@@ -336,7 +346,8 @@ fn include(path: &str, bodies: Bodies, out: &mut String) {
         .replace("{lookup}", bodies.lookup.name())
         .replace("{sum}", bodies.sum.name())
         .replace("{width}", &bodies.sizes.width.to_string())
-        .replace("{item}", &bodies.sizes.item.to_string());
+        .replace("{item}", &bodies.sizes.item.to_string())
+        .replace("{format}", bodies.sizes.format);
     let Some(text) = file(&path) else {
         // The line stays in the text, so that the shader compiler reports it; `tests/shaders.rs` compiles every stage.
         out.push_str(&format!("missing include {path}\n"));
@@ -479,6 +490,13 @@ pub fn sources(kernels: &[&Kernel], sum: SumBody) -> Vec<ComposedShader> {
                 let own = Sizes { constants, ..sizes(4, 1, 1, 1) }.of(kernel);
                 if own.constants != Constants::NONE {
                     all.push(source(kernel, name, Bodies::PLAIN.sizes(own)));
+                }
+            }
+            for format in formats() {
+                let own = Sizes { format, ..sizes(4, 1, 1, 1) }.of(kernel);
+                let usual = Sizes { format: Sizes::ONE.format, ..own };
+                if compose(kernel, Bodies::PLAIN.sizes(own)) != compose(kernel, Bodies::PLAIN.sizes(usual)) {
+                    all.push(source(kernel, format, Bodies::PLAIN.sizes(own)));
                 }
             }
             if moves_rows(kernel) && ranks[0].wgsl != ranks[2].wgsl {

@@ -560,11 +560,13 @@ fn each_chosen_body_is_in_the_text() {
 #[test]
 fn every_shader_file_is_listed() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/shaders");
-    let files: BTreeSet<String> = files(folder.as_ref(), &|path| path.ends_with("shared") || path.ends_with("rules"))
-        .into_iter()
-        .filter(|path| path.extension().is_some_and(|extension| extension == "wgsl"))
-        .map(|path| path.file_stem().unwrap().to_string_lossy().into_owned())
-        .collect();
+    let files: BTreeSet<String> = files(folder.as_ref(), &|path| {
+        path.ends_with("shared") || path.ends_with("rules") || path.ends_with("formats")
+    })
+    .into_iter()
+    .filter(|path| path.extension().is_some_and(|extension| extension == "wgsl"))
+    .map(|path| path.file_stem().unwrap().to_string_lossy().into_owned())
+    .collect();
     assert!(!files.is_empty(), "no shaders in {folder}");
     let sources = hotrow::internals::sources();
     let special = |source: &ComposedShader| source.subgroups || source.float_atomics;

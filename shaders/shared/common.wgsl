@@ -61,6 +61,7 @@ struct Params {
     seed: u32,
     dim: u32,
     bits: u32,             // 32, 16, 8, 4, 2
+    format: u32,           // the number of the precision; the text has its file of shaders/formats
     stochastic: u32,
     state: u32,            // floats of optimiser state a row: 0 to 2 a weight, then `scalars`
     state_bits: u32,       // bits of a float of the state in the record, its scalars left out: 32, 16 or 8

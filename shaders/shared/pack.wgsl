@@ -7,7 +7,7 @@ var<workgroup> pack_places: array<u32, 64>; // staged: the position of each row'
 
 #include "shared/codec.wgsl"
 #include "shared/record_items{item}.wgsl"
-#include "shared/codes{width}.wgsl"
+#include "formats/{format}.wgsl"
 
 // The range of a row's values, as the integers of `ordered`; `bad` is not 0 if a value is not finite.
 struct Extent {
@@ -44,9 +44,9 @@ fn packed_code(place: u32, row: u32, e: u32) -> u32 {
     return unsigned_code(bits, pack_bases & 0xffffu, random);
 }
 
-// Word w of the record, one of those before the first half: scale, bias or FP32 state.
+// Word w of the record, one of those before the first half: of a head, or FP32 state.
 fn float_word(place: u32, w: u32, scale: f32, bias: f32) -> u32 {
-    if (w < params.state_word) { return select(bitcast<u32>(bias), bitcast<u32>(scale), w == 0u); }
+    if (w < params.state_word) { return head_word(place, w, scale, bias); }
     // The scalars come first in a record and last in a row.
     let e = w - params.state_word;
     let begin = select(params.dim, params.dim + params.state, e < params.scalars);
@@ -95,7 +95,7 @@ fn pack_row(live: bool, place: u32, row: u32, j: u32, lane: Lane, asked: Asked) 
     if (params.bits <= 8u) {
         bias = bias_of(all.low);
         let span = bitcast<f32>(unordered(all.high)) - bitcast<f32>(bias);
-        refused = refused || !is_finite(bits_of(quad_of(span)));
+        refused = refused || cannot_pack(all, span);
         scale = scale_of(span);
     }
     if (asked.state_bits == 8u) {

@@ -11,6 +11,7 @@
 #include "shared/half.wgsl"
 #include "shared/piece.wgsl"
 #include "shared/record_items{item}.wgsl"
+#include "formats/{format}.wgsl"
 #include "shared/unpack{width}.wgsl"
 #include "shared/slots.wgsl"
 #include "shared/tags.wgsl"

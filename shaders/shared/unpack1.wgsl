@@ -1,7 +1,7 @@
 // Reads a row from the packed records (SPEC 2), one float at a time. Needs `params`, shared/record_items{item}.wgsl,
-// shared/half.wgsl.
+// shared/half.wgsl, formats/{format}.wgsl.
 //
-// A record has [scale, bias] for integers, then the optimiser state, then the payload; its stride is rounded up to 4
+// A record has the heads, which are scale and bias of each block of codes, then the optimiser state, then the payload; its stride is rounded up to 4
 // bytes. Each field begins at a multiple of 16 bits, so no element straddles a word.
 
 fn encode_half(record: Record, h: u32) -> u32 {
@@ -17,7 +17,7 @@ fn record_weights(record: Record, q: u32) -> Quad {
     }
     let bit = params.payload_half * 16u + q * params.bits;
     let code = (word_of(record, bit / 32u) >> (bit & 31u)) & ((1u << (params.bits & 31u)) - 1u);
-    let scale_bias = bitcast<vec2<f32>>(two_words(record, 0u));
+    let scale_bias = head_of(record, q);
     return settled(f32(code) * scale_bias.x) + scale_bias.y;
 }
 

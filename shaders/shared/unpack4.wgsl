@@ -1,7 +1,7 @@
 // Reads a row from the packed records (SPEC 2), four floats at a time. Needs `params`, shared/record_items{item}.wgsl,
-// shared/half.wgsl.
+// shared/half.wgsl, formats/{format}.wgsl.
 //
-// A record has [scale, bias] for integers, then the optimiser state, then the payload; its stride is rounded up to 4
+// A record has the heads, which are scale and bias of each block of codes, then the optimiser state, then the payload; its stride is rounded up to 4
 // bytes. If dim is a multiple of 4, every field begins at a word, and four codes lie in one word.
 
 fn four_halves(words: vec2<u32>) -> Quad {
@@ -16,7 +16,7 @@ fn record_weights(record: Record, q: u32) -> Quad {
     let bit = 4u * q * params.bits;
     let codes = (vec4<u32>(word_of(record, payload + bit / 32u) >> (bit & 31u)) >>
         ((vec4<u32>(0u, 1u, 2u, 3u) * params.bits) & vec4<u32>(31u))) & vec4<u32>((1u << (params.bits & 31u)) - 1u);
-    let scale_bias = bitcast<vec2<f32>>(two_words(record, 0u));
+    let scale_bias = head_of(record, 4u * q);
     return settled(vec4<f32>(codes) * scale_bias.x) + scale_bias.y;
 }
 

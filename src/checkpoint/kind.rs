@@ -130,7 +130,8 @@ impl Kind for GroupConfig {
     const FOREIGN: &'static str = "give the path of a file that checkpoint::save wrote, unchanged";
 
     fn kept(&self) -> Self {
-        let Self { placement, init, forward_only, piece_bytes, window_bytes, .. } = Self::new(&[], 0);
+        let Self { placement, init, piece_bytes, window_bytes, .. } = Self::new(&[], 0);
+        let forward_only = !self.precision.trains();
         Self { placement, init, forward_only, piece_bytes, window_bytes, ..self.clone() }
     }
 

@@ -6,6 +6,7 @@
 use crate::{
     config::{GroupConfig, Precision, RandomBits, Rounding},
     error::Error,
+    formats::Head,
     record::state_code,
     stripe::Stripe,
     table::{layout::Layout, rng, row::RowLayout},
@@ -263,8 +264,16 @@ pub fn weight(layout: &RowLayout, record: &[u32], element: u32) -> f32 {
             let bits = layout.precision.bits();
             let at = layout.payload_half as usize * 16 + element as usize * bits as usize;
             let code = (record[at / 32] >> (at % 32)) & ((1 << bits) - 1);
-            code as f32 * f32::from_bits(record[0]) + f32::from_bits(record[1])
+            let [scale, bias] = head(layout, record);
+            code as f32 * scale + bias
         }
+    }
+}
+
+/// Scale and bias of a row with codes.
+fn head(layout: &RowLayout, record: &[u32]) -> [f32; 2] {
+    match layout.precision.format().head {
+        Head::Fp32 | Head::None => [record[0], record[1]].map(f32::from_bits),
     }
 }
 

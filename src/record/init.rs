@@ -99,7 +99,7 @@ impl<'a> Filler<'a> {
                     return Some(error);
                 }
                 let packed = rows::pack(&self.layout.row, &self.noise, row, weights, &state, record);
-                (!packed).then(|| not_finite(row, weights))
+                (!packed).then(|| not_packed(row, weights, self.config.precision.format().most))
             })
         });
         failed.map_or(Ok(()), Err)
@@ -166,15 +166,18 @@ fn normal(words: [u32; 4]) -> [f32; 2] {
 }
 
 /// The error of a row that cannot be stored.
-fn not_finite(row: u32, weights: &[f32]) -> Error {
-    let found = match weights.iter().position(|x| !x.is_finite()) {
+fn not_packed(row: u32, weights: &[f32], most: f32) -> Error {
+    let found = match weights.iter().position(|x| !x.is_finite() || x.abs() > most) {
         Some(element) => format!("{} at element {element}", weights[element]),
         None => "a largest and a smallest value that are further apart".into(),
     };
     Error::Source {
         name: "source".into(),
         row,
-        wanted: "finite values whose range is a finite FP32 number".into(),
+        wanted: match most {
+            f32::MAX => "finite values whose range is a finite FP32 number".into(),
+            _ => format!("finite values of at most {most} in magnitude"),
+        },
         found,
         remedy: "correct the row",
         source: None,

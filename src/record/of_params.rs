@@ -17,13 +17,7 @@ pub(crate) const MEAN: u32 = 1;
 
 /// The type in which a weight is stored.
 pub(crate) fn precision(params: &Params) -> Precision {
-    match params.bits {
-        32 => Precision::Fp32,
-        16 => Precision::Fp16,
-        8 => Precision::Int8,
-        4 => Precision::Int4,
-        _ => Precision::Int2,
-    }
+    Precision::of_number(params.format)
 }
 
 /// Floats from one slot to the next.

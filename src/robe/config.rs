@@ -258,16 +258,15 @@ impl Config {
 
     /// Bytes of the array, and of its states.
     pub(crate) fn array_bytes(&self) -> [u64; 2] {
-        let bits = u64::from(self.precision.bits());
         let blocks = u64::from(self.blocks());
         let packed = self.precision != Precision::Fp32;
-        let weights = if packed { blocks * u64::from(self.block) } else { u64::from(self.weights) };
-        let header = if self.precision.is_integer() { 8 * blocks } else { 0 };
+        let (each, n) = if packed { (self.block, blocks) } else { (1, u64::from(self.weights)) };
+        let weights = n * u64::from(each);
         let states = match self.state_precision() {
             StatePrecision::Fp32 => weights * 4 * u64::from(self.states()),
             state => 4 * blocks * u64::from(state_words(state, self.states(), self.block)),
         };
-        [weights * bits / 8 + header, states]
+        [4 * n * u64::from(block_words(self.precision, each)), states]
     }
 
     /// The type of the states, chosen or usual.
@@ -282,8 +281,8 @@ impl Config {
 
     /// The size of the array, scales and biases included, as a share of the rows' size in FP32.
     pub(crate) fn factor(&self) -> f64 {
-        let header = if self.precision.is_integer() { 64.0 * f64::from(self.blocks()) } else { 0.0 };
-        let bits = f64::from(self.weights) * f64::from(self.precision.bits()) + header;
+        let heads = f64::from(self.blocks()) * f64::from(8 * self.precision.format().head_bytes(self.block));
+        let bits = f64::from(self.weights) * f64::from(self.precision.bits()) + heads;
         bits / (self.rows().total_rows() as f64 * f64::from(self.dim) * 32.0)
     }
 
@@ -300,6 +299,7 @@ impl Config {
                 "own".into(),
             );
         }
+        self.precision.check_trains("in a shared array")?;
         self.rows().check()?;
         if self.chunk == 0 || self.chunk > PRIME {
             return fail("chunk", format!("1 to {PRIME}"), self.chunk.to_string());

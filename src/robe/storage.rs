@@ -46,7 +46,7 @@ pub(crate) struct Words {
 
 /// Words of a block of `block` weights.
 pub(crate) const fn block_words(precision: Precision, block: u32) -> u32 {
-    block * precision.bits() / 32 + if precision.is_integer() { 2 } else { 0 }
+    RowLayout::new(block, precision, OptimizerKind::Sgd).record_words
 }
 
 /// Words of the states of a block of `block` weights that have `states` states each.

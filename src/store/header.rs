@@ -3,7 +3,7 @@
 use bytemuck::{Pod, Zeroable};
 
 use crate::{
-    config::{GroupConfig, OptimizerKind},
+    config::{GroupConfig, OptimizerKind, Precision},
     error::Error,
     table::layout::Layout,
 };
@@ -40,7 +40,8 @@ pub(crate) struct Header {
     rows: u32,
     record_words: u32,
     dim: u32,
-    bits: u32,
+    /// The word of the format: bits of a weight, weights of a block, type of its head.
+    format: u32,
     optimizer: u32,
     seed: u32,
     /// CRC-32 of the rows of each table.
@@ -64,7 +65,7 @@ impl Header {
             rows: layout.total_rows,
             record_words: layout.row.record_words,
             dim: layout.row.dim,
-            bits: layout.row.precision.bits(),
+            format: layout.row.precision.format().word(),
             optimizer: config.optimizer.kind as u32,
             seed: config.seed,
             tables: crc32fast::hash(bytemuck::cast_slice(&config.tables)),
@@ -130,7 +131,7 @@ impl Header {
         let shape = [
             ("rows", wanted.rows, found.rows),
             ("dim", wanted.dim, found.dim),
-            ("bits of a weight", wanted.bits, found.bits),
+            ("precision", wanted.format, found.format),
             ("optimizer", wanted.optimizer, found.optimizer),
             ("bits of a state", wanted.state_bits, found.state_bits),
             ("words of a record", wanted.record_words, found.record_words),
@@ -144,6 +145,12 @@ impl Header {
             if what == "optimizer" {
                 let name = |kind| OptimizerKind::ALL.get(kind as usize).map_or("own", |kind| kind.name());
                 return fail(what, name(wanted).into(), name(found).into(), remedy);
+            }
+            if what == "precision" {
+                let of = |word| move |precision: &Precision| precision.format().word() == word;
+                let name = |word| Precision::ALL.into_iter().chain(Precision::READ_ONLY).find(of(word));
+                let name = |word| name(word).map_or_else(|| format!("format {word:#x}"), |known| known.to_string());
+                return fail(what, name(wanted), name(found), remedy);
             }
             return fail(what, wanted.to_string(), found.to_string(), remedy);
         }
@@ -219,7 +226,7 @@ mod tests {
         let wrong: [(&str, Change); 8] = [
             ("rows", |config| config.tables[0] = 51),
             ("dim", |config| config.dim = 6),
-            ("bits of a weight", |config| config.precision = Precision::Int4),
+            ("precision", |config| config.precision = Precision::Int4),
             ("optimizer", |config| config.optimizer = Optimizer::momentum(0.1)),
             ("bits of a state", |config| config.state = Some(StatePrecision::Int8)),
             ("bits of a state", |config| config.state = Some(StatePrecision::Fp32)),

@@ -97,6 +97,7 @@ host_structs! {
         pub seed: u32,
         pub dim: u32,
         pub bits: u32,
+        pub format: u32,
         pub stochastic: u32,
         pub state: u32,
         pub state_bits: u32,

@@ -76,6 +76,7 @@ impl Params {
             seed: config.seed,
             dim: layout.row.dim,
             bits: layout.row.precision.bits(),
+            format: layout.row.precision as u32,
             stochastic: u32::from(purpose.rounding(config) == Rounding::Stochastic),
             state: layout.row.state,
             state_bits: layout.row.state_bits,

@@ -41,6 +41,8 @@ pub struct RowLayout {
     pub dim: u32,
     /// The type in which a weight is stored.
     pub precision: Precision,
+    /// Weights under one scale and bias: dim, where a row has one of each.
+    pub block: u32,
     /// Floats of optimiser state of a row: 0 to 2 for each weight, then [`scalars`](Self::scalars).
     pub state: u32,
     /// Floats of the state that belong to the row as a whole. A record has them first, always in FP32; a slot has them last.
@@ -51,7 +53,7 @@ pub struct RowLayout {
     /// Facts of an element's states, by which a record stores them (SPEC 3). Of the first: bit 0, it may be negative; bit 1, it is a moment and not
     /// a sum of squares. Bits 2 and 3 say the same of the second, or of the only one again.
     pub facts: u32,
-    /// First word of the state in a record: behind scale and bias.
+    /// First word of the state in a record: behind the heads, the scale and the bias of each block.
     pub state_word: u32,
     /// First 16-bit half of the payload in a record.
     pub payload_half: u32,
@@ -99,13 +101,15 @@ impl RowLayout {
         };
         let state = each * dim + scalars;
         let scales = (state_bits == 8) as u32;
-        let state_word = if precision.is_integer() { 2 } else { 0 };
+        let format = precision.format();
+        let state_word = format.head_bytes(dim).div_ceil(4);
         let payload_half = 2 * (state_word + scalars + scales) + (each * dim * (state_bits / 8)).div_ceil(2);
         let bits = payload_half as u64 * 16 + dim as u64 * precision.bits() as u64;
         let width = quad_width(dim);
         Self {
             dim,
             precision,
+            block: format.block_of(dim),
             state,
             scalars,
             state_bits,

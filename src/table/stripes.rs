@@ -27,6 +27,7 @@ use crate::{
 pub fn shards(config: &GroupConfig, shards: u32) -> Result<Vec<Option<GroupConfig>>, Error> {
     let config = &GroupConfig { stripe: Stripe::ALL, ..config.clone() };
     config.check()?;
+    config.precision.check_trains("over ranks")?;
     if !shards.is_power_of_two() || shards > 1 << 16 {
         let wanted = "a power of two, at most 65536".into();
         return Err(Error::Config { field: "shards", wanted, found: shards.to_string() });

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Access, Bodies, Sizes, include};
+use super::{Access, Bodies, Sizes, formats, include};
 use crate::{
     grid,
     table::abi::{Level, feedback},
@@ -388,6 +388,9 @@ pub fn modules() -> Vec<(String, String, ReaderText<'static>)> {
                 }
             }
         }
+    }
+    for format in formats() {
+        add(rows(true, true), Sizes { width: 4, format, ..Sizes::ONE }, None);
     }
     for table in [true, false] {
         add(ReaderKind::Rows { cache: true, shares: true, table }, Sizes::ONE, None);

@@ -176,7 +176,7 @@ fn of_another_shape() {
     assert_eq!(with(|c| c.tables = vec![60, 41]), ("rows", "101".into(), "100".into()));
     assert_eq!(with(|c| c.tables = vec![40, 60]).0, "checksum of the tables' rows");
     assert_eq!(with(|c| c.dim = 11), ("dim", "11".into(), "12".into()));
-    assert_eq!(with(|c| c.precision = Precision::Int4), ("bits of a weight", "4".into(), "8".into()));
+    assert_eq!(with(|c| c.precision = Precision::Int4), ("precision", "int4".into(), "int8".into()));
     let optimizer = with(|c| c.optimizer.kind = OptimizerKind::RowWiseAdaGrad);
     assert_eq!(optimizer, ("optimizer", "row-wise-adagrad".into(), "sgd".into()));
     assert_eq!(with(|c| c.seed = 5), ("seed", "5".into(), "0".into()));

@@ -21,7 +21,7 @@ use crate::{
         of_params::MEAN,
         rows::{
             self,
-            payload::{Columns, Format, Fp16, Packed, WidenedFp16, by_format},
+            payload::{Columns, Fp16, Packed, Payload, WidenedFp16, by_format},
             sum::{Rows, add, prefetch_row, sum_rows},
         },
     },
@@ -131,7 +131,7 @@ fn pool_part(batch: &Batch<'_>, source: &Source<'_>, out: &mut [f32], outputs: R
 
 /// Pools FP16 rows that the processor widens. It takes the largest exponent for infinity and NaN, which [`Fp16`] takes for one more exponent. A
 /// finite sum has no such half in it; any other sum is computed again by [`Fp16`].
-fn pool_widened<F: Format>(batch: &Batch<'_>, source: &Source<'_>, out: &mut [f32], outputs: Range<usize>) {
+fn pool_widened<F: Payload>(batch: &Batch<'_>, source: &Source<'_>, out: &mut [f32], outputs: Range<usize>) {
     pool_format::<F>(batch, source, outputs.clone(), out);
     for (output, sums) in outputs.zip(out.chunks_exact_mut(batch.params.dim as usize)) {
         if sums.iter().fold(0, |largest, sum| (sum.to_bits() & !(1 << 31)).max(largest)) >= f32::INFINITY.to_bits() {
@@ -140,7 +140,7 @@ fn pool_widened<F: Format>(batch: &Batch<'_>, source: &Source<'_>, out: &mut [f3
     }
 }
 
-fn pool_format<F: Format>(batch: &Batch<'_>, source: &Source<'_>, outputs: Range<usize>, out: &mut [f32]) {
+fn pool_format<F: Payload>(batch: &Batch<'_>, source: &Source<'_>, outputs: Range<usize>, out: &mut [f32]) {
     if batch.params.sets == 0 {
         pool_places::<F, _>(batch, source, Named::<false>, outputs, out);
     } else if source.slots.is_empty() {
@@ -150,7 +150,7 @@ fn pool_format<F: Format>(batch: &Batch<'_>, source: &Source<'_>, outputs: Range
     }
 }
 
-fn pool_places<F: Format, P: Places>(
+fn pool_places<F: Payload, P: Places>(
     batch: &Batch<'_>,
     source: &Source<'_>,
     places: P,
@@ -164,7 +164,7 @@ fn pool_places<F: Format, P: Places>(
     }
 }
 
-fn pool_bags<F: Format, P: Places, const FACTORS: bool>(
+fn pool_bags<F: Payload, P: Places, const FACTORS: bool>(
     batch: &Batch<'_>,
     stored: &mut Stored<'_, F, P, FACTORS>,
     bags: Range<usize>,
@@ -379,7 +379,7 @@ struct Stored<'a, F, P, const FACTORS: bool> {
     format: PhantomData<F>,
 }
 
-impl<'a, F: Format, P: Places, const FACTORS: bool> Stored<'a, F, P, FACTORS> {
+impl<'a, F: Payload, P: Places, const FACTORS: bool> Stored<'a, F, P, FACTORS> {
     fn new(batch: &'a Batch<'a>, source: &'a Source<'a>, places: P) -> Self {
         let Batch { params, rows, weights, .. } = *batch;
         Self {
@@ -409,7 +409,7 @@ impl<'a, F: Format, P: Places, const FACTORS: bool> Stored<'a, F, P, FACTORS> {
     }
 }
 
-impl<'a, F: Format, P: Places, const FACTORS: bool> Rows for Stored<'a, F, P, FACTORS> {
+impl<'a, F: Payload, P: Places, const FACTORS: bool> Rows for Stored<'a, F, P, FACTORS> {
     type Name = u32;
     /// Columns of the rows in slots, if there are any, and of the rows in records.
     type Columns = (Option<trusted::Columns<'a, f32>>, F::Columns<'a>);

@@ -45,6 +45,7 @@ impl Rows {
             windows: layout.windows(),
             pieces: if table { layout.pieces } else { 1 },
             item: if table { layout.row.item() } else { 1 },
+            format: layout.row.precision.format().shader,
             ..Sizes::ONE
         };
         let params = Params::new(&self.config, layout, Mode::Frozen, Purpose::WriteBack);

@@ -72,7 +72,7 @@ impl MemoryReport {
     /// Divides the bytes of the buffers by purpose.
     fn of_robe(config: &Config, buffers: Allocated) -> Self {
         let table = |&rows: &u32| TableMemory { rows: u64::from(rows), ..TableMemory::default() };
-        let scales = if config.precision.is_integer() { 8 * u64::from(config.blocks()) } else { 0 };
+        let scales = u64::from(config.blocks()) * u64::from(config.precision.format().head_bytes(config.block));
         let robe = config.robe();
         let state_scales = if robe.state_bits == 8 { 4 * u64::from(config.blocks()) } else { 0 };
         let report = Self {

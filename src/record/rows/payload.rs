@@ -147,7 +147,7 @@ impl<'a> Packed<'a> {
 }
 
 /// Finds the weights of a record of one precision.
-pub(crate) trait Format {
+pub(crate) trait Payload {
     /// The reader of the weights.
     type Weights<'a>: Weights;
     /// Bits of a weight.
@@ -167,7 +167,7 @@ pub(crate) struct Fp16;
 pub(crate) struct WidenedFp16<const WIDE: bool>;
 pub(crate) struct Int<const BITS: usize>;
 
-impl Format for Fp32 {
+impl Payload for Fp32 {
     type Weights<'a> = Floats<'a>;
     const BITS: usize = 32;
     #[inline(always)]
@@ -181,7 +181,7 @@ impl Format for Fp32 {
     }
 }
 
-impl Format for Fp16 {
+impl Payload for Fp16 {
     type Weights<'a> = Halves<'a>;
     const BITS: usize = 16;
     #[inline(always)]
@@ -196,7 +196,7 @@ impl Format for Fp16 {
     }
 }
 
-impl<const WIDE: bool> Format for WidenedFp16<WIDE> {
+impl<const WIDE: bool> Payload for WidenedFp16<WIDE> {
     type Weights<'a> = Halves<'a>;
     const BITS: usize = 16;
     #[inline(always)]
@@ -216,7 +216,7 @@ fn widener<const WIDE: bool>() -> Widener<WIDE> {
     Widener::here().unwrap_or_else(|| unreachable!("a processor keeps its instructions"))
 }
 
-impl<const BITS: usize> Format for Int<BITS> {
+impl<const BITS: usize> Payload for Int<BITS> {
     type Weights<'a> = Codes<'a, BITS>;
     const BITS: usize = BITS;
     #[inline(always)]
@@ -240,7 +240,7 @@ impl<const BITS: usize> Format for Int<BITS> {
     }
 }
 
-/// Calls `$work` with the [`Format`] of a precision in place of `$format`: one loop for each precision, chosen once a
+/// Calls `$work` with the [`Payload`] of a precision in place of `$format`: one loop for each precision, chosen once a
 /// call.
 macro_rules! by_format {
     ($precision:expr, $format:ident => $work:expr) => {

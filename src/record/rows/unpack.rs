@@ -7,7 +7,7 @@ use crate::{
         codec::{coded, f32_from_moment},
         rows::{
             half::widen,
-            payload::{Format, Weights as _, by_format},
+            payload::{Payload, Weights as _, by_format},
         },
     },
     table::row::RowLayout,
@@ -46,7 +46,7 @@ pub(crate) fn unpack_row(layout: &RowLayout, record: &[u32], weights: &mut [f32]
 }
 
 #[inline(always)]
-fn unpack_weights<F: Format>(layout: &RowLayout, record: &[u32], row: &mut [f32]) {
+fn unpack_weights<F: Payload>(layout: &RowLayout, record: &[u32], row: &mut [f32]) {
     let weights = F::of(layout, record);
     let mut at = 0;
     while at + 64 <= row.len() {
@@ -64,6 +64,6 @@ fn unpack_weights<F: Format>(layout: &RowLayout, record: &[u32], row: &mut [f32]
 }
 
 #[inline(always)]
-fn columns<F: Format, const N: usize>(weights: F::Weights<'_>, row: &mut [f32], at: usize) {
+fn columns<F: Payload, const N: usize>(weights: F::Weights<'_>, row: &mut [f32], at: usize) {
     row[at..at + N].copy_from_slice(&weights.some::<N>(at));
 }

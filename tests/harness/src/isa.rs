@@ -85,7 +85,7 @@ pub fn texts(family: &str) -> Result<Vec<Text>, Failed> {
             .find(|kernel| kernel.name == name)
             .ok_or(format!("texts.csv: no kernel {name}: mend the row"))?;
         let [width, windows, pieces, item] = [width.parse()?, windows.parse()?, pieces.parse()?, item.parse()?];
-        let sizes = Sizes { width, windows, pieces, item, constants: constants(words)?, own_rule: 0 };
+        let sizes = Sizes { width, windows, pieces, item, constants: constants(words)?, ..Sizes::ONE };
         all.push(composed(kernel, sizes.of(kernel), text));
         named.insert(name);
     }

@@ -97,6 +97,7 @@ impl Tables {
                 windows,
                 pieces,
                 item,
+                format: layout.row.precision.format().shader,
                 constants,
                 own_rule: layout.own_rule,
             })
@@ -276,7 +277,8 @@ impl Call<'_> {
         let others = records.others();
         let (width, windows) = (tables.layout.width(), tables.cache.count());
         let (pieces, constants, own_rule) = (others.len() as u32 + 1, Constants::of(params), tables.layout.own_rule);
-        let sizes = Sizes { width, windows, pieces, item, constants, own_rule };
+        let format = tables.layout.row.precision.format().shader;
+        let sizes = Sizes { width, windows, pieces, item, format, constants, own_rule };
         self.run_sized(kernel, &[&("records", records.as_entire_binding()), &from], tables, sizes, others, groups);
     }
 
