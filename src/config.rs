@@ -151,6 +151,7 @@ impl Precision {
     }
 
     /// Whether rows train; if not, a group must be [`forward_only`](GroupConfig::forward_only).
+    #[doc(hidden)]
     #[must_use]
     pub const fn trains(self) -> bool {
         self.format().trains

@@ -1,12 +1,13 @@
 //! The need for stochastic rounding (Zhang 2018, section 2.1), and of nearest rounding for weights that are rounded once, shown on the CPU backend.
 
-use hotrow::{CpuSharedGroup, Precision, Rounding, prelude::*, robe};
+use hotrow::{CpuGroup, CpuSharedGroup, Precision, Rounding, prelude::*, robe};
 use hotrow_harness::closed_form::{check_error, check_given, given, on_cpu};
+use hotrow_harness::formats;
 
 #[test]
 fn small_updates_add_up_at_random_and_are_lost_to_the_nearest() {
     hotrow_harness::closed_form::check(256, |config| {
-        Box::new(hotrow::CpuGroup::new(config).unwrap_or_else(|error| panic!("{error}")))
+        Box::new(CpuGroup::new(config).unwrap_or_else(|error| panic!("{error}")))
     });
 }
 
@@ -22,4 +23,14 @@ fn given_weights_are_rounded_to_the_nearest() {
         let stored = array.read_rows(&(0..400).collect::<Vec<_>>()).unwrap();
         check_error(precision, 32, &originals, &stored, rounding);
     }
+}
+
+#[test]
+fn formats_are_packed_and_read_as_their_rules_say() {
+    formats::check(&|config, source| {
+        Ok(Box::new(match source {
+            Some(source) => CpuGroup::filled(config, source)?,
+            None => CpuGroup::new(config)?,
+        }))
+    });
 }

@@ -9,7 +9,7 @@ use hotrow::{
     state::Part,
 };
 use hotrow_report::failure::{Failure, ensure_usage};
-use hotrow_report::names::{one_of, value_name};
+use hotrow_report::names::{one_of, precisions, value_name};
 use hotrow_report::object::Object;
 use hotrow_report::options::{MOST_ROWS, Options, WindowArgs, whole};
 use hotrow_report::output;
@@ -36,7 +36,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "D", allow_negative_numbers = true, value_parser = whole(1u32..=1 << 24))]
     dim: Option<u32>,
     /// Precision of the tables; fused and tbe: that of the file [default: fp32; fused and tbe: the one that the file states]
-    #[arg(long, value_parser = one_of(Precision::ALL))]
+    #[arg(long, value_parser = one_of(precisions()))]
     precision: Option<Precision>,
     /// Rounding of FP32 rows that are imported, or written later, whatever --like says
     #[arg(long, default_value_t = Rounding::Nearest, value_parser = one_of(Rounding::ALL))]
@@ -100,6 +100,7 @@ impl Args {
             let precision = held.or(self.precision).unwrap_or(Precision::Fp32);
             let config = GroupConfig::new(&found.rows, found.dim)
                 .with_precision(precision)
+                .with_forward_only(!precision.trains())
                 .with_rounding(self.rounding)
                 .with_write_rounding(self.import_rounding)
                 .with_optimizer(Optimizer::usual(self.optimizer, 0.01))

@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use hotrow::{Error, Placement, Policy};
+use hotrow::{Error, Placement, Policy, Precision};
 use serde::de::{Deserialize as _, Deserializer, Error as _};
 use serde::ser::Serializer;
 use std::fmt::Display;
@@ -15,6 +15,11 @@ pub fn admitting() -> impl Iterator<Item = Policy> + Clone {
 
 /// Policies that are compared where an option names none: those of Yang 2020, which take sets of any number of ways.
 pub const COMPARED: [Policy; 2] = [Policy::Lru, Policy::Lfu];
+
+/// Every precision, those of groups that only look up too.
+pub fn precisions() -> impl Iterator<Item = Precision> {
+    Precision::ALL.into_iter().chain(Precision::READ_ONLY)
+}
 
 /// Placements, without `Auto`, which chooses one.
 pub const PLACES: [Placement; 3] = [Placement::Device, Placement::Mapped, Placement::Staged];

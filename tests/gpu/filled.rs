@@ -70,6 +70,20 @@ fn a_table_of_zeros_has_zeros_where_another_was(context: &Context) {
     }
 }
 
+#[gpu_test]
+fn formats_are_packed_and_read_as_their_rules_say(context: &Context) {
+    for placement in placements(context) {
+        hotrow_harness::formats::check(&|config, source| {
+            let config = config.with_placement(placement);
+            let made = match source {
+                Some(source) => Group::filled(context, config, source)?,
+                None => Group::new(context, config)?,
+            };
+            Ok(Box::new(made))
+        });
+    }
+}
+
 /// Weights that a caller gives have the error of nearest rounding, and the bits of the CPU, in every placement.
 #[gpu_test]
 fn given_weights_are_rounded_as_on_the_cpu(context: &Context) {

@@ -9,7 +9,7 @@ use hotrow::{
     internals::Layout,
 };
 use hotrow_report::failure::Failure;
-use hotrow_report::names::{PLACES, one_of};
+use hotrow_report::names::{PLACES, one_of, precisions};
 use hotrow_report::object::{self, Field, Object, fields};
 use hotrow_report::options::{MOST_ROWS, Options, compression, percent, whole};
 use hotrow_report::output;
@@ -26,7 +26,7 @@ pub(crate) struct Args {
           value_parser = whole(1..=MOST_DIM))]
     dim: Vec<u32>,
     /// Precisions of the table
-    #[arg(long, value_delimiter = ',', default_values_t = [Precision::Int8], value_parser = one_of(Precision::ALL))]
+    #[arg(long, value_delimiter = ',', default_values_t = [Precision::Int8], value_parser = one_of(precisions()))]
     precision: Vec<Precision>,
     /// Update rules
     #[arg(long, value_delimiter = ',', default_values_t = [OptimizerKind::Sgd], value_parser = one_of(OptimizerKind::ALL))]
@@ -79,6 +79,7 @@ impl Args {
         for (((dim, precision), (cache_percent, policy)), ((optimizer, placement), batch)) in pairs(&rows, &calls) {
             let mut config = GroupConfig::new(&self.rows, dim)
                 .with_precision(precision)
+                .with_forward_only(!precision.trains())
                 .with_state(self.state)
                 .with_policy(policy)
                 .with_placement(placement)

@@ -147,14 +147,18 @@ def _json(settings: Mapping[str, Any]) -> str:
         raise InvalidValue(f"settings: wanted finite numbers, found {given}; correct the setting") from None
 
 
+# Weights of a block, in precisions whose blocks have a scale and a bias in FP16.
+_BLOCKS: dict[str, int] = {}
+
+
 class Codes(NamedTuple):
     """The packed rows of a table. A weight is code * scale + bias."""
 
     codes: NDArray[Any]
     """uint8 of shape (rows, bytes), low bits of a byte first; float16 or float32 of shape (rows, dim) in those precisions."""
-    scale: NDArray[np.float32] | None
-    """Of each row; None without integer codes."""
-    bias: NDArray[np.float32] | None
+    scale: NDArray[Any] | None
+    """Of each row, float32; or of each block of a row, float16 of shape (rows, blocks); None without integer codes."""
+    bias: NDArray[Any] | None
 
 
 class _Group(_native.Table):
@@ -235,7 +239,14 @@ class Group(_Group):
         precision = self.config["precision"]
         if precision in ("fp32", "fp16"):
             return Codes(codes.copy().view("f4" if precision == "fp32" else "f2"), None, None)
-        return Codes(codes, packed[:, :4].copy().view("f4")[:, 0], packed[:, 4:8].copy().view("f4")[:, 0])
+        kind, shape = self._heads(len(packed))
+        heads = packed[:, : 2 * int(np.prod(shape[1:])) * np.dtype(kind).itemsize].copy().view(kind).reshape(*shape, 2)
+        return Codes(codes, heads[..., 0], heads[..., 1])
+
+    def _heads(self, rows: int) -> tuple[str, tuple[int, ...]]:
+        """The type and the shape of the scales of so many rows."""
+        block = _BLOCKS.get(self.config["precision"])
+        return ("float16", (rows, self.dim // block)) if block else ("float32", (rows,))
 
     def write_codes(self, table: int, codes: Codes) -> None:
         """Replaces the packed rows of a table by arrays of the form that read_codes returns; the states of the optimiser stay."""
@@ -250,14 +261,20 @@ class Group(_Group):
             raise InvalidValue(f"codes: wanted {rows} rows of {length} bytes, found shape {new.shape}; correct the array")
         if not np.isfinite(new).all():
             raise InvalidValue("codes: wanted finite numbers, found one that is not; correct the array")
-        for at, (name, part) in enumerate((("scale", codes.scale), ("bias", codes.bias))):
+        (head, shape), heads = self._heads(rows), []
+        for name, part in (("scale", codes.scale), ("bias", codes.bias)):
             if (part is not None) != (kind == "uint8"):
                 raise InvalidValue(f"{name}: wanted {'one' if kind == 'uint8' else 'none'} with {self.config['precision']}; see read_codes")
             if part is not None:
-                value = _native.as_array(name, part, "float32")
-                if value.shape != (rows,) or not np.isfinite(value).all():
-                    raise InvalidValue(f"{name}: wanted {rows} finite numbers, found shape {value.shape}; correct the array")
-                packed[:, 4 * at : 4 * at + 4] = value.view(np.uint8).reshape(rows, 4)
+                value = _native.as_array(name, part, head)
+                if value.shape != shape or not np.isfinite(value).all():
+                    raise InvalidValue(f"{name}: wanted finite numbers of shape {shape}, found shape {value.shape}; correct the array")
+                if head == "float16" and name == "scale" and (value < 0).any():
+                    raise InvalidValue("scale: wanted 0 or more, found one below; correct the array")
+                heads.append(value + np.float16(0) if head == "float16" else value)  # no head is -0
+        if heads:
+            new_heads = np.stack(heads, -1).view(np.uint8).reshape(rows, -1)
+            packed[:, : new_heads.shape[1]] = new_heads
         packed[:, start : start + length] = new.view(np.uint8)
         self.write_packed(first, packed)
 

@@ -40,6 +40,7 @@ pub mod device;
 pub mod exports;
 pub mod face;
 pub mod failing;
+pub mod formats;
 pub mod gradient;
 pub mod isa;
 pub mod lanes;
