@@ -72,7 +72,7 @@ macro_rules! named {
 
 pub(crate) use named;
 
-named!(Precision, "precision": Fp32 = "fp32", Fp16 = "fp16", Int8 = "int8", Int4 = "int4", Int2 = "int2");
+named!(Precision, "precision": Fp32 = "fp32", Fp16 = "fp16", Int8 = "int8", Int4 = "int4", Int2 = "int2"; Int4x32 = "int4x32");
 named!(StatePrecision, "state": Fp32 = "fp32", Fp16 = "fp16", Int8 = "int8");
 named!(Rounding, "rounding": Nearest = "nearest", Stochastic = "stochastic");
 named!(RandomBits, "random_bits": Eight = "8", Sixteen = "16", TwentyFour = "24");
@@ -121,11 +121,14 @@ pub enum Precision {
     Int4,
     /// 2-bit codes with one FP32 scale and bias a row.
     Int2,
+    /// 4-bit codes with one FP16 scale and bias for each 32 weights, in groups that only look up ([`GroupConfig::forward_only`]): dim is a multiple of 32, and
+    /// values are at most 65504 in magnitude. Rounded to nearest, whatever the settings. It is not in [`ALL`](Self::ALL).
+    Int4x32,
 }
 
 impl Precision {
     /// The precisions of groups that only look up ([`GroupConfig::forward_only`]); the others are [`ALL`](Self::ALL).
-    pub const READ_ONLY: [Self; 0] = [];
+    pub const READ_ONLY: [Self; 1] = [Self::Int4x32];
 
     /// What a packed row of this precision is made of.
     pub(crate) const fn format(self) -> Format {
@@ -135,6 +138,9 @@ impl Precision {
             Self::Int8 => Format::row(8, Head::Fp32),
             Self::Int4 => Format::row(4, Head::Fp32),
             Self::Int2 => Format::row(2, Head::Fp32),
+            Self::Int4x32 => {
+                Format { bits: 4, block: 32, head: Head::Fp16, trains: false, most: 65504.0, shader: "int4x32" }
+            }
         }
     }
 

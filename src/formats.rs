@@ -7,6 +7,8 @@ pub(crate) enum Head {
     None,
     /// Two FP32.
     Fp32,
+    /// Two FP16, the scale in the lower half of a word.
+    Fp16,
 }
 
 /// A format of packed rows.
@@ -43,6 +45,7 @@ impl Format {
         match self.head {
             Head::None => 0,
             Head::Fp32 => 8 * blocks,
+            Head::Fp16 => 4 * blocks,
         }
     }
 
@@ -51,6 +54,7 @@ impl Format {
     pub(crate) const fn word(&self) -> u32 {
         let head = match self.head {
             Head::None | Head::Fp32 => 0,
+            Head::Fp16 => 1,
         };
         self.bits | self.block << 8 | head << 24
     }

@@ -1,6 +1,6 @@
 //! The need for stochastic rounding (Zhang 2018, section 2.1), and of nearest rounding for weights that are rounded once, shown on the CPU backend.
 
-use hotrow::{CpuGroup, CpuSharedGroup, Precision, Rounding, prelude::*, robe};
+use hotrow::{CpuGroup, CpuSharedGroup, Error, GroupConfig, Precision, Rounding, checkpoint, prelude::*, robe};
 use hotrow_harness::closed_form::{check_error, check_given, given, on_cpu};
 use hotrow_harness::formats;
 
@@ -27,10 +27,39 @@ fn given_weights_are_rounded_to_the_nearest() {
 
 #[test]
 fn formats_are_packed_and_read_as_their_rules_say() {
+    formats::check_known();
     formats::check(&|config, source| {
         Ok(Box::new(match source {
             Some(source) => CpuGroup::filled(config, source)?,
             None => CpuGroup::new(config)?,
         }))
     });
+}
+
+#[test]
+fn int4x32_refuses_by_name_what_it_cannot_do_and_files_tell_it_from_int4() {
+    let config = GroupConfig::new(&[40], 64).with_precision(Precision::Int4x32).with_forward_only(true);
+    let refused = [
+        (config.clone().with_dim(48).check(), "dim"),
+        (config.clone().with_forward_only(false).check(), "forward_only"),
+        (config.clone().with_optimizer(hotrow::Optimizer::adagrad(0.1)).check(), "optimizer"),
+        (hotrow::ranks::shards(&config, 2).map(drop), "precision"),
+        (robe::Config::direct(&[40], 64).unwrap().with_precision(config.precision).check(), "precision"),
+    ];
+    for (found, wanted) in refused {
+        assert!(matches!(&found, Err(Error::Config { field, .. }) if *field == wanted), "{wanted}: {found:?}");
+    }
+    let (mut group, folder) = (CpuGroup::new(config.clone()).unwrap(), tempfile::tempdir().unwrap());
+    group.write_rows(&[7], &[0.3; 64]).unwrap();
+    let [saved, table] = ["saved", "table"].map(|name| folder.path().join(name));
+    checkpoint::save(&mut group, &saved).unwrap();
+    let mut again = CpuGroup::new(checkpoint::contents(&saved).unwrap().0).unwrap();
+    checkpoint::load(&mut again, &saved).unwrap();
+    assert_eq!(again.snapshot().unwrap(), group.snapshot().unwrap());
+    drop(hotrow::FileStore::create(&table, &config).unwrap());
+    let int4 = config.with_precision(Precision::Int4);
+    let loaded = checkpoint::load(&mut CpuGroup::new(int4.clone()).unwrap(), &saved);
+    for error in [loaded.unwrap_err(), hotrow::FileStore::open(&table, &int4).unwrap_err()] {
+        assert!(error.to_string().contains("precision: wanted int4, found int4x32"), "{error}");
+    }
 }

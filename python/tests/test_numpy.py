@@ -234,6 +234,23 @@ def test_codes_are_the_rows(random, precision):
         group.write_codes(1, codes._replace(codes=codes.codes[:49]))
 
 
+def test_int4x32_is_read_alone(random):
+    settings = dict(precision="int4x32", forward_only=True, cache_rows=32, device="cpu")
+    values = random.standard_normal((70, 64)).astype(np.float32)
+    filled, other = (Group([20, 50], 64, values=given, **settings) for given in (values, None))
+    codes, wanted = filled.read_codes(1), filled.read_rows(np.arange(20, 70))
+    each = np.stack([codes.codes & 15, codes.codes >> 4], 2).reshape(50, 2, 32)
+    found = each * codes.scale[..., None].astype("f4") + codes.bias[..., None].astype("f4")
+    assert np.array_equal(found.reshape(50, 64), wanted) and abs(wanted - values[20:]).max() < 0.3
+    other.write_codes(1, codes)
+    assert np.array_equal(other.read_rows(np.arange(20, 70)), wanted)
+    for name, wrong in ("finite", codes.scale * np.float16(np.inf)), ("0 or more", -codes.scale), ("float16", codes.scale.astype("f4")):
+        with pytest.raises(InvalidValue, match=name):
+            other.write_codes(1, codes._replace(scale=wrong))
+    with pytest.raises(InvalidValue, match="forward_only: wanted true with int4x32"):
+        Group([2], 64, **settings | dict(forward_only=False))
+
+
 def test_a_saved_group_goes_on_with_the_same_bits(random, tmp_path):
     group = Group([300], 8, precision="int8", cache_rows=64, optimizer=hotrow.Adam(0.05), init=hotrow.Uniform(-1, 1), seed=7, device="cpu")
     batches = [batch(random, 300, 20) for _ in range(6)]

@@ -7,7 +7,7 @@ use crate::{
     config::{GroupConfig, Precision, RandomBits, Rounding},
     error::Error,
     formats::Head,
-    record::state_code,
+    record::{int4x32, state_code},
     stripe::Stripe,
     table::{layout::Layout, rng, row::RowLayout},
 };
@@ -169,6 +169,9 @@ pub fn pack(layout: &RowLayout, noise: &Noise, row: u32, weights: &[f32], state:
         },
         false => (0.0, 0.0),
     };
+    if layout.precision == Precision::Int4x32 {
+        return int4x32::pack(layout, weights, record);
+    }
     record.fill(0);
     if layout.precision.is_integer() {
         record[0] = scale.to_bits();
@@ -264,15 +267,16 @@ pub fn weight(layout: &RowLayout, record: &[u32], element: u32) -> f32 {
             let bits = layout.precision.bits();
             let at = layout.payload_half as usize * 16 + element as usize * bits as usize;
             let code = (record[at / 32] >> (at % 32)) & ((1 << bits) - 1);
-            let [scale, bias] = head(layout, record);
+            let [scale, bias] = head(layout, record, element);
             code as f32 * scale + bias
         }
     }
 }
 
-/// Scale and bias of a row with codes.
-fn head(layout: &RowLayout, record: &[u32]) -> [f32; 2] {
+/// Scale and bias of a weight with a code.
+fn head(layout: &RowLayout, record: &[u32], element: u32) -> [f32; 2] {
     match layout.precision.format().head {
+        Head::Fp16 => [0, 1].map(|k| f32_from_half(half_at(record, 2 * (element / layout.block) + k))),
         Head::Fp32 | Head::None => [record[0], record[1]].map(f32::from_bits),
     }
 }

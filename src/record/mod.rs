@@ -2,6 +2,7 @@
 
 pub mod codec;
 pub(crate) mod init;
+pub(crate) mod int4x32;
 pub(crate) mod of_params;
 pub mod rows;
 pub(crate) mod state_code;

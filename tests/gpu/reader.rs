@@ -299,6 +299,10 @@ fn every_placement_windows_and_pieces(context: &Context) {
         }
         cases.push(("staged", staged));
     }
+    for placement in [Placement::Device, Placement::Staged] {
+        let base = config(Precision::Int4x32, 64).with_optimizer(Optimizer::sgd(0.0)).with_forward_only(true);
+        reads_rows(context, base.with_placement(placement), &format!("int4x32, {placement}"));
+    }
     for (what, config) in sample(12, cases) {
         reads_rows(context, config.clone(), &format!("{what}, {config:?}"));
     }

@@ -148,7 +148,7 @@ def _json(settings: Mapping[str, Any]) -> str:
 
 
 # Weights of a block, in precisions whose blocks have a scale and a bias in FP16.
-_BLOCKS: dict[str, int] = {}
+_BLOCKS: dict[str, int] = {"int4x32": 32}
 
 
 class Codes(NamedTuple):
@@ -186,7 +186,7 @@ class Group(_Group):
     """Tables of one dim and precision that share a cache.
 
     rows: the number of rows of each table. dim: weights of a row.
-    precision: "fp32", "fp16", "int8", "int4" or "int2", in which the table stores a weight.
+    precision: "fp32", "fp16", "int8", "int4" or "int2", in which the table stores a weight; or "int4x32", with forward_only=True.
     cache_rows: rows that the FP32 cache holds, 0 for none. policy: "lru", "lfu", "window" or "static".
     optimizer: hotrow.SGD(lr), AdaGrad, RowWiseAdaGrad, Momentum, Adam, RowWiseAdam, Ftrl, Lion, or a hotrow.Rule of your own.
     pooling: "sum", "mean" or "none". placement, on a GPU: "auto", "device", "mapped" or "staged".

@@ -6,6 +6,7 @@ use crate::{
     config::{Precision, RandomBits, Rounding},
     record::{
         codec::{self, Noise, inverse_steps},
+        int4x32,
         rows::{
             INFINITE, MAGNITUDE,
             half::{nearest, normal, stochastic, stochastic_normal},
@@ -96,6 +97,7 @@ pub(crate) fn pack_finite(
         Precision::Int8 => pack_codes::<8>(&random, &range, weights, record, payload_at),
         Precision::Int4 => pack_codes::<4>(&random, &range, weights, record, payload_at),
         Precision::Int2 => pack_codes::<2>(&random, &range, weights, record, payload_at),
+        Precision::Int4x32 => return int4x32::pack(layout, weights, record),
     }
     true
 }

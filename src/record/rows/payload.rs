@@ -124,6 +124,32 @@ impl<const BITS: usize> Columns for CodeColumns<'_, BITS> {
     }
 }
 
+/// Codes of 4 bits in blocks of 32 under halves ([`crate::record::int4x32`]): a record, of which a fifth are heads.
+#[derive(Clone, Copy)]
+pub(crate) struct Blocks<'a>(&'a [u32]);
+
+impl Weights for Blocks<'_> {
+    #[inline(always)]
+    fn some<const N: usize>(self, at: usize) -> [f32; N] {
+        let (heads, codes) = self.0.split_at(self.0.len() / 5);
+        std::array::from_fn(|j| {
+            let (head, code) = (heads[(at + j) / 32], codes[(at + j) / 8] >> ((at + j) % 8 * 4) & 15);
+            code as f32 * widen(head as u16) + widen((head >> 16) as u16)
+        })
+    }
+}
+
+/// Whole records, and the first weight that is read.
+#[derive(Clone, Copy)]
+pub(crate) struct BlockColumns<'a>(trusted::Columns<'a, u32>, usize);
+
+impl Columns for BlockColumns<'_> {
+    #[inline(always)]
+    fn of<const N: usize>(&self, row: u32) -> Option<[f32; N]> {
+        self.0.of(row).map(|record| Blocks(record).some(self.1))
+    }
+}
+
 /// Many records of one layout.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packed<'a> {
@@ -240,6 +266,22 @@ impl<const BITS: usize> Payload for Int<BITS> {
     }
 }
 
+pub(crate) struct Int4x32;
+
+impl Payload for Int4x32 {
+    type Weights<'a> = Blocks<'a>;
+    const BITS: usize = 4;
+    #[inline(always)]
+    fn of<'a>(_: &RowLayout, record: &'a [u32]) -> Blocks<'a> {
+        Blocks(record)
+    }
+    type Columns<'a> = BlockColumns<'a>;
+    #[inline(always)]
+    fn columns(records: Packed<'_>, at: usize, _: usize) -> BlockColumns<'_> {
+        BlockColumns(records.columns(0, records.layout.record_words as usize), at)
+    }
+}
+
 /// Calls `$work` with the [`Payload`] of a precision in place of `$format`: one loop for each precision, chosen once a
 /// call.
 macro_rules! by_format {
@@ -263,6 +305,10 @@ macro_rules! by_format {
             }
             $crate::config::Precision::Int2 => {
                 type $format = $crate::record::rows::payload::Int<2>;
+                $work
+            }
+            $crate::config::Precision::Int4x32 => {
+                type $format = $crate::record::rows::payload::Int4x32;
                 $work
             }
         }

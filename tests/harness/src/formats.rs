@@ -9,8 +9,11 @@ use crate::seed_for;
 type Packs = fn(&[f32]) -> Option<(Vec<u8>, Vec<f32>)>;
 
 /// Formats with dims and rules.
-const FORMATS: [(Precision, [u32; 3], Packs); 2] =
-    [(Precision::Int8, [1, 33, 64], |row| whole(row, 8)), (Precision::Int2, [3, 32, 70], |row| whole(row, 2))];
+const FORMATS: [(Precision, [u32; 3], Packs); 3] = [
+    (Precision::Int8, [1, 33, 64], |row| whole(row, 8)),
+    (Precision::Int2, [3, 32, 70], |row| whole(row, 2)),
+    (Precision::Int4x32, [32, 64, 160], int4x32),
+];
 
 /// The codes of weights under a head, side by side, and their values.
 fn coded(weights: &[f32], [scale, bias]: [f32; 2], bits: u32) -> (Vec<u8>, Vec<f32>) {
@@ -33,6 +36,31 @@ fn whole(row: &[f32], bits: u32) -> Option<(Vec<u8>, Vec<f32>)> {
     let (codes, values) = coded(row, head, bits);
     let fits = row.iter().all(|x| x.is_finite()) && scale.is_finite();
     fits.then(|| ([head.map(f32::to_le_bytes).concat(), codes].concat(), values))
+}
+
+/// Every finite half but -0, from the lowest on, with its bits.
+static HALVES: std::sync::LazyLock<Vec<(f64, u16)>> = std::sync::LazyLock::new(|| {
+    let value = |h: u16| match (i32::from(h >> 10), f64::from(h & 1023)) {
+        (0, m) => m * 2f64.powi(-24),
+        (e, m) => (1024.0 + m) * 2f64.powi(e - 25),
+    };
+    let below = (1..0x7c00).rev().map(|h| (-value(h), h | 0x8000));
+    below.chain((0..0x7c00).map(|h| (value(h), h))).collect()
+});
+
+fn int4x32(row: &[f32]) -> Option<(Vec<u8>, Vec<f32>)> {
+    let (mut heads, mut codes, mut values) = (Vec::new(), Vec::new(), Vec::new());
+    for block in row.chunks(32) {
+        let [low, high] = ends(block);
+        let (bias, bias_bits) = HALVES[HALVES.partition_point(|&(half, _)| half <= low.into()).max(1) - 1];
+        let range = f64::from(high - bias as f32);
+        let (scale, scale_bits) = *HALVES.get(HALVES.partition_point(|&(half, _)| 15.0 * half < range))?;
+        let (of_block, of_values) = coded(block, [scale as f32, bias as f32], 4);
+        heads.extend([scale_bits, bias_bits].map(u16::to_le_bytes).concat());
+        codes.extend(of_block);
+        values.extend(of_values);
+    }
+    row.iter().all(|x| x.abs() <= 65504.0).then(|| ([heads, codes].concat(), values))
 }
 
 /// Rows of one format beside their records and their values.
@@ -153,4 +181,16 @@ pub fn check(make: Make<'_, '_>) {
         assert_eq!(group.read_rows(&rows).unwrap(), vec![0.0; 32 * rows.len()]);
         assert_eq!(group.counters().unwrap()[0].skipped_rows, rows.len() as u64);
     }
+}
+
+/// The rule agrees with rows, records and values of another program, in numpy, for dims 32 and 160; then come six rows that it refuses.
+pub fn check_known() {
+    let mut file: &[u8] = include_bytes!("../../data/int4x32.bin");
+    let floats = |bytes: &[u8]| bytes.chunks(4).map(|x| f32::from_le_bytes(x.try_into().unwrap())).collect::<Vec<_>>();
+    for dim in [32, 160] {
+        let [given, records, values] = [128, 20, 128].map(|bytes| file.split_off(..20 * dim * bytes / 32).unwrap());
+        let rows = Rows::new(Precision::Int4x32, int4x32, dim as u32, floats(given));
+        assert!(rows.records == records && rows.values.iter().flat_map(|x| x.to_le_bytes()).eq(values.iter().copied()));
+    }
+    assert!(floats(&file[..6 * 128]).chunks(32).all(|row| int4x32(row).is_none()));
 }

@@ -421,6 +421,7 @@ pub fn bits_of(precision: Precision) -> usize {
         Precision::Int8 => 8,
         Precision::Int4 => 4,
         Precision::Int2 => 2,
+        Precision::Int4x32 => unreachable!("the model knows the formats that train"),
     }
 }
 
