@@ -228,7 +228,7 @@ fn number(trace: &mut Trace, args: &Args) -> Result<Vec<u32>, Failure> {
     let of_access = |at: usize| tables.get(at).copied().map_or(0, usize::from);
     for (at, id) in trace.ids.iter_mut().enumerate() {
         let rows: &mut u32 = &mut rows[of_access(at)];
-        *id = *numbers.entry((of_access(at), *id)).or_insert_with(|| {
+        *id = *numbers.entry((of_access(at) as u64) << 32 | u64::from(*id)).or_insert_with(|| {
             *rows += 1;
             *rows - 1
         });

@@ -14,11 +14,15 @@ pub use geometry::{Geometry, GeometryError};
 pub use hotrow::internals::layout::WINDOW_WAYS;
 
 use hotrow::internals::admission::{Move, Room, Rule, Set, find};
+use hotrow::internals::hash::Spread;
 use hotrow::internals::layout::{DIRTY, MOST_WAYS, NONE};
 use hotrow::internals::{Layout, seats};
 use hotrow::{Counters, Error, GroupConfig};
 use large::Large;
 use uses::Uses;
+
+/// The most ways of a set in which rows are looked for one by one.
+const FEW_WAYS: u32 = 128;
 
 /// The cache of a group that has no rows.
 ///
@@ -36,12 +40,15 @@ use uses::Uses;
 #[derive(Debug)]
 pub struct Simulator {
     layout: Layout,
+    /// Whether tables have shares of the cache; else the sets of all rows are these.
+    shared: bool,
+    spread: Spread,
     rule: Rule,
     /// The most that the counter of a row reaches.
     most: u32,
     /// The metadata of each set, empty until a row comes.
     sets: Vec<Vec<u32>>,
-    /// For sets of more ways than a probe looks at, as many as sets; else none.
+    /// For sets of more ways than are looked at one by one, as many as sets; else none.
     large: Vec<Large>,
     uses: Uses,
     /// Of each share of the cache, or of all: the accesses since the counters were halved.
@@ -70,9 +77,11 @@ impl Simulator {
             rule: Rule { facts: config.policy.facts(), t: 0 },
             most: config.most_uses(),
             sets,
-            large: vec![Large::default(); if config.ways > MOST_WAYS { n } else { 0 }],
+            large: vec![Large::default(); if config.ways > FEW_WAYS { n } else { 0 }],
             uses: Uses::default(),
             since: vec![0; layout.counts_since()],
+            shared: !config.cache_shares.is_empty(),
+            spread: layout.spread(),
             layout,
             counters: Counters::default(),
             batch: Vec::new(),
@@ -99,10 +108,10 @@ impl Simulator {
         self.layout.sets_of_table(table)
     }
 
-    /// The set of a row; `None` for a row of a table without a share of the cache.
-    #[must_use]
-    pub fn set_of(&self, row: u32) -> Option<u32> {
-        Some(self.layout.sets_of_rows().set_of(row)).filter(|&set| set != NONE)
+    /// The set of a row; none of the sets for a row of a table without a share of the cache.
+    #[inline]
+    fn set_of(&self, row: u32) -> u32 {
+        if self.shared { self.layout.sets_of_rows().set_of(row) } else { self.spread.set_of(row) }
     }
 
     /// The row in a way of a set; `None` if the way is empty or does not exist.
@@ -115,23 +124,24 @@ impl Simulator {
     /// Whether the row is in a slot, so that an access in the next step is a hit.
     #[must_use]
     pub fn holds(&self, row: u32) -> bool {
-        self.place(row).is_some()
+        self.place(self.set_of(row), row).is_some()
     }
 
     /// Whether the row is in a slot that a [`backward`](Self::backward) has changed since the row came. Such a row is read in FP32, any
     /// other one as its record.
     #[must_use]
     pub fn is_dirty(&self, row: u32) -> bool {
-        self.place(row).is_some_and(|(set, way)| self.sets[set][3 * self.layout.ways as usize + way] & DIRTY != 0)
+        self.place(self.set_of(row), row)
+            .is_some_and(|(set, way)| self.sets[set][3 * self.layout.ways as usize + way] & DIRTY != 0)
     }
 
-    /// The set and the way of a resident row.
+    /// The set and the way of a resident row, whose set is known.
     #[inline]
-    fn place(&self, row: u32) -> Option<(usize, usize)> {
-        let set = self.set_of(row)? as usize;
+    fn place(&self, set: u32, row: u32) -> Option<(usize, usize)> {
+        let set = set as usize;
         let way = match self.large.get(set) {
             Some(large) => large.places.get(&row).copied(),
-            None => find(self.sets[set].get(..self.layout.ways as usize)?, row),
+            None => find(self.sets.get(set)?.get(..self.layout.ways as usize)?, row),
         };
         way.map(|way| (set, way))
     }
@@ -187,7 +197,8 @@ impl Simulator {
     /// Marks the slots of the last step's rows dirty, as the backward of a training step does (SPEC 3). Without it no slot is ever dirty.
     pub fn backward(&mut self) {
         for at in 0..self.batch.len() {
-            if let Some((set, way)) = self.place(self.batch[at]) {
+            let row = self.batch[at];
+            if let Some((set, way)) = self.place(self.set_of(row), row) {
                 self.sets[set][3 * self.layout.ways as usize + way] |= DIRTY;
             }
         }
@@ -204,18 +215,25 @@ impl Simulator {
     /// # Panics
     /// If there is no row of an index.
     pub fn step(&mut self, batch: &[u32]) {
-        self.batch.clear();
-        self.batch.extend_from_slice(batch);
-        self.batch.sort_unstable();
-        let Some(&last) = self.batch.last() else { return };
+        let Some(&last) = batch.iter().max() else { return self.batch.clear() };
         self.check(last);
         self.rule.t = self.rule.t.wrapping_add(1);
         if self.rule.facts.ages {
             self.halve();
         }
         self.counters.accesses += batch.len() as u64;
-        self.touch();
-        if self.rule.facts.admits {
+        self.missing.clear();
+        let mut sorted = std::mem::take(&mut self.batch);
+        sorted.clear();
+        sorted.extend_from_slice(batch);
+        if let &[row] = batch {
+            self.touch(row, 1);
+        } else {
+            sorted.sort_unstable();
+            sorted.chunk_by(|a, b| a == b).for_each(|of_row| self.touch(of_row[0], of_row.len() as u32));
+        }
+        self.batch = sorted;
+        if self.rule.facts.admits && !self.missing.is_empty() {
             self.admit();
         }
     }
@@ -235,41 +253,37 @@ impl Simulator {
         }
     }
 
-    /// Probe and touch: counts hits, sets stamps and counters, lists the missing rows.
-    fn touch(&mut self) {
-        self.missing.clear();
-        let (rule, batch) = (self.rule, std::mem::take(&mut self.batch));
-        for of_row in batch.chunk_by(|a, b| a == b) {
-            let (row, count) = (of_row[0], of_row.len() as u32);
-            self.counters.unique += 1;
-            let mut used = 0;
-            if rule.facts.counts {
-                let uses = self.uses.of(row);
-                *uses = uses.saturating_add(count).min(self.most);
-                used = *uses;
-            }
-            if rule.facts.ages
-                && let Some(share) = self.layout.ages_with(row)
-            {
-                self.since[share as usize] += u64::from(count);
-            }
-            match self.place(row) {
-                Some((set, way)) => {
-                    self.counters.hits += u64::from(count);
-                    let words = Set::of(&mut self.sets[set]);
-                    words.stamps[way] = rule.t;
-                    if rule.facts.counts {
-                        words.freqs[way] = used;
-                    }
-                }
-                None => {
-                    self.counters.unique_misses += 1;
-                    self.counters.conflicts += 1; // until it is admitted
-                    self.missing.extend(self.set_of(row).map(|set| (set, Rule::order(rule.key(used, count), row))));
-                }
-            }
+    /// Probes and touches a row of the batch: counts its hits and sets stamp and counter, or lists it as missing.
+    #[inline]
+    fn touch(&mut self, row: u32, count: u32) {
+        let (rule, set) = (self.rule, self.set_of(row));
+        self.counters.unique += 1;
+        let mut used = 0;
+        if rule.facts.counts {
+            let uses = self.uses.of(row);
+            *uses = uses.saturating_add(count).min(self.most);
+            used = *uses;
         }
-        self.batch = batch;
+        if rule.facts.ages
+            && let Some(share) = self.layout.ages_with(row)
+        {
+            self.since[share as usize] += u64::from(count);
+        }
+        if let Some((set, way)) = self.place(set, row) {
+            self.counters.hits += u64::from(count);
+            let ways = self.layout.ways as usize;
+            let words = &mut self.sets[set];
+            words[ways + way] = rule.t;
+            if rule.facts.counts {
+                words[2 * ways + way] = used;
+            }
+            return;
+        }
+        self.counters.unique_misses += 1;
+        self.counters.conflicts += 1; // until it is admitted
+        if (set as usize) < self.sets.len() {
+            self.missing.push((set, Rule::order(rule.key(used, count), row)));
+        }
     }
 
     /// Admits set by set.

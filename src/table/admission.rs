@@ -10,6 +10,18 @@ use crate::{
 };
 
 /// What rows are admitted by.
+///
+/// ```
+/// use hotrow::{Policy, internals::{admission::{Room, Rule, Set}, layout::NONE}};
+///
+/// // A set of two ways under LRU at step 9: row 5 was used in step 8, the other way is empty.
+/// let mut words = [5, NONE, 8, 0, 0, 0, 0, 0];
+/// let mut room = Room::default();
+/// room.candidates = vec![(Rule::order(1, 6), 0), (Rule::order(3, 7), 1)]; // row 6 with one access, row 7 with three
+/// let mut moves = Vec::new();
+/// Rule { facts: Policy::Lru.facts(), t: 9 }.admit(&mut Set::of(&mut words), &mut room, |one| moves.push((one.row, one.way)));
+/// assert_eq!((moves, words[..2].to_vec()), (vec![(7, 1), (6, 0)], vec![6, 7]));
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {
     /// The facts of the policy.
@@ -19,6 +31,8 @@ pub struct Rule {
 }
 
 /// The metadata of a set: lists with an entry for each way.
+///
+/// Example: [`Rule`].
 #[derive(Debug)]
 pub struct Set<'s> {
     /// The rows; NONE in an empty way.
@@ -49,6 +63,8 @@ impl<'s> Set<'s> {
 }
 
 /// A row that comes into a way.
+///
+/// Example: [`Rule`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
     /// The number of the candidate.
@@ -62,6 +78,8 @@ pub struct Move {
 }
 
 /// A row that leaves.
+///
+/// Example: [`Rule`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Left {
     /// The row.
@@ -76,17 +94,16 @@ pub struct Left {
 #[inline(always)]
 #[must_use]
 pub fn find(tags: &[u32], row: u32) -> Option<usize> {
-    let (whole, rest) = tags.as_chunks();
-    for (tags, first) in whole.iter().zip((0..).step_by(32)) {
+    if let Ok(tags) = <&[u32; 32]>::try_from(tags) {
         let found = equal(tags, row);
-        if found != 0 {
-            return Some(first + found.trailing_zeros() as usize);
-        }
+        return (found != 0).then(|| found.trailing_zeros() as usize);
     }
-    rest.iter().position(|&tag| tag == row).map(|way| tags.len() - rest.len() + way)
+    tags.iter().position(|&tag| tag == row)
 }
 
 /// The ways of a set without ways for recent rows, in the order in which they are taken.
+///
+/// Example: [`Rule`].
 pub trait Victims {
     /// The way that is taken next, behind its value: 0 of an empty way, else one more than [`Rule::value`]. `None` if no way is left.
     fn first(&mut self, rule: &Rule, set: &Set<'_>) -> Option<(u32, usize)>;
@@ -112,6 +129,8 @@ impl Victims for Values<'_> {
 }
 
 /// Lists for one set, to be used again.
+///
+/// Example: [`Rule`].
 #[derive(Debug, Default)]
 pub struct Room {
     /// The candidates: what [`Rule::order`] gives, and a number.

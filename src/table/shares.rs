@@ -34,6 +34,8 @@ impl Share {
 }
 
 /// The sets of the rows of a group.
+///
+/// Example: [`Spread`].
 #[derive(Clone, Copy, Debug)]
 pub struct Sets<'s> {
     pub(crate) ways: u32,

@@ -1,4 +1,4 @@
-//! A set of more ways than a probe looks at, mostly all slots in one.
+//! A set of many ways, up to all slots: rows are not looked for way by way.
 
 use hotrow::internals::admission::{Rule, Set, Victims};
 use hotrow::internals::layout::{NONE, PINNED};
