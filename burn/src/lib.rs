@@ -56,7 +56,9 @@ use burn::tensor::{DType, Device, Gradients, Tensor, wgpu::WgpuSetup};
 use burn_cubecl::cubecl::wgpu::{AutoCompiler, WgpuResource, WgpuServer};
 use burn_cubecl::{Cube, CubeBackend, tensor::CubeTensor};
 use burn_fusion::{Fusion, FusionBackend};
-use hotrow::{Batch, Context, Group, GroupConfig, Lookup, Mode, OutOfRange, SharedGroup, wgpu};
+use hotrow::{
+    Batch, Context, Embedding as _, Group, GroupConfig, Lookup, Mode, OutOfRange, SharedArray as _, SharedGroup, wgpu,
+};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
