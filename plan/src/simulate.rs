@@ -69,10 +69,8 @@ impl Simulator {
     /// As [`GroupConfig::check`]; [`Error::OutOfMemory`].
     pub fn new(config: &GroupConfig) -> Result<Self, Error> {
         let layout = layout_of(config)?;
-        let (mut sets, n) = (Vec::new(), layout.sets as usize);
-        let bytes = (n * size_of::<Vec<u32>>()) as u64;
-        sets.try_reserve_exact(n).map_err(|_| Error::OutOfMemory { what: "sets", bytes })?;
-        sets.resize(n, Vec::new());
+        let sets = empty_sets(&layout)?;
+        let n = sets.len();
         Ok(Self {
             rule: Rule { facts: config.policy.facts(), t: 0 },
             most: config.most_uses(),
@@ -138,6 +136,9 @@ impl Simulator {
     /// The set and the way of a resident row, whose set is known.
     #[inline]
     fn place(&self, set: u32, row: u32) -> Option<(usize, usize)> {
+        if row == NONE {
+            return None; // as an empty way is marked
+        }
         let set = set as usize;
         let way = match self.large.get(set) {
             Some(large) => large.places.get(&row).copied(),
@@ -324,6 +325,15 @@ impl Simulator {
             }
         }
     }
+}
+
+/// As many empty sets as the cache has.
+fn empty_sets<T: Clone + Default>(layout: &Layout) -> Result<Vec<T>, Error> {
+    let (mut sets, n) = (Vec::new(), layout.sets as usize);
+    let bytes = (n * size_of::<T>()) as u64;
+    sets.try_reserve_exact(n).map_err(|_| Error::OutOfMemory { what: "sets", bytes })?;
+    sets.resize(n, T::default());
+    Ok(sets)
 }
 
 /// The layout of a group's cache, whose sets may have more ways than a group can have.

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Reads the configuration and the step number of a checkpoint. Placement, pieces, initial values and `forward_only` are not kept; here they
-/// are the defaults of [`GroupConfig::new`]. Of the tables only the length is checked.
+/// are the defaults of [`GroupConfig::new`], but that `forward_only` is set where rows of the precision do not train. Of the tables only the length is checked.
 ///
 /// # Errors
 /// [`Error::Checkpoint`] if the file cannot be read, is no checkpoint, is cut off, or has a damaged header.

@@ -1,6 +1,6 @@
 //! The cache that knows the future, an upper bound for every policy.
 
-use crate::simulate::layout_of;
+use crate::simulate::{empty_sets, layout_of};
 use hotrow::internals::Layout;
 use hotrow::{Counters, Error, GroupConfig};
 use std::collections::BTreeSet;
@@ -43,7 +43,7 @@ impl Best {
     /// As [`Simulator::new`](crate::simulate::Simulator::new).
     pub fn new<'b>(batches: impl DoubleEndedIterator<Item = &'b [u32]>, config: &GroupConfig) -> Result<Self, Error> {
         let layout = layout_of(config)?;
-        let sets = vec![BTreeSet::new(); layout.sets as usize];
+        let sets = empty_sets(&layout)?;
         let (mut later, mut next) = (Vec::new(), Vec::new());
         for (batch, now) in batches.rev().zip((0..NEVER >> 32).rev()) {
             for &id in batch.iter().rev() {

@@ -176,10 +176,15 @@ pub fn check(make: Make<'_, '_>) {
         let rows: Vec<u32> = (0..wrong.len() as u32).collect();
         let config = GroupConfig::new(&[rows.len() as u32], 32).with_precision(precision).with_forward_only(true);
         assert!(matches!(make(config.clone(), Some(&wrong.concat())), Err(Error::Source { row: 0, .. })));
-        let mut group = make(config, None).unwrap_or_else(|error| panic!("{error}"));
-        group.write_rows(&rows, &wrong.concat()).unwrap();
-        assert_eq!(group.read_rows(&rows).unwrap(), vec![0.0; 32 * rows.len()]);
-        assert_eq!(group.counters().unwrap()[0].skipped_rows, rows.len() as u64);
+        // In the table, and in a slot.
+        for cache_rows in [0, 32] {
+            let config = config.clone().with_cache_rows(cache_rows);
+            let mut group = make(config, None).unwrap_or_else(|error| panic!("{error}"));
+            group.forward(Bags::new(&rows, &[0, rows.len() as u32]), Mode::Train).unwrap();
+            group.write_rows(&rows, &wrong.concat()).unwrap();
+            assert_eq!(group.read_rows(&rows).unwrap(), vec![0.0; 32 * rows.len()]);
+            assert_eq!(group.counters().unwrap()[0].skipped_rows, rows.len() as u64);
+        }
     }
 }
 

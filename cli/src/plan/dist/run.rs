@@ -68,21 +68,21 @@ impl Batches {
         }
         // Row g is row g / shards of shard g mod shards (SPEC 11).
         let replay = |shard: u32| {
-            let config = GroupConfig::new(&[rows.saturating_sub(shard).div_ceil(cache.shards).max(1)], 1)
-                .with_policy(cache.policy);
-            Simulator::new(&config.with_window_ways(cache.window_ways).with_cache_rows(cache.sets_of_shard() * WAYS))
+            let rows = rows.saturating_sub(shard).div_ceil(cache.shards).max(1);
+            let cached = cache.sets_of_shard().saturating_mul(WAYS).min(rows);
+            let config = GroupConfig::new(&[rows], 1).with_policy(cache.policy).with_cache_rows(cached);
+            Simulator::new(&config.with_window_ways(cache.window_ways))
         };
         let mut replays = (0..cache.shards).map(replay).collect::<Result<Vec<_>, _>>()?;
         let mut dirty: BTreeMap<u32, u32> = BTreeMap::new();
         for step in 0..self.steps() {
             let mut ids: Vec<u32> = self.part(step, 0, 1).flatten().copied().collect();
-            for (shard, replay) in (0..).zip(&mut replays) {
-                let own = ids.iter().filter(|&id| id % cache.shards == shard);
-                replay.step(&own.map(|id| id / cache.shards).collect::<Vec<_>>());
-            }
+            let mut of_shards = vec![Vec::new(); replays.len()];
+            ids.iter().for_each(|id| of_shards[(id % cache.shards) as usize].push(id / cache.shards));
+            replays.iter_mut().zip(&of_shards).for_each(|(replay, ids)| replay.step(ids));
             ids.sort_unstable();
             ids.dedup();
-            // After the admissions: a row of this batch that LFU evicts is written back first, and goes as its record.
+            // After the admissions: a row of this batch that leaves is written back first, and goes as its record.
             for id in ids.into_iter().filter(|&id| replays[(id % cache.shards) as usize].is_dirty(id / cache.shards)) {
                 *dirty.entry(id).or_default() += 1;
             }
