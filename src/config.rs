@@ -1117,6 +1117,29 @@ impl GroupConfig {
 mod tests {
     use super::*;
 
+    /// What admission relies on: only counters age or stand beside ways for recent rows, and own rows leave exactly where no stamp keeps them.
+    #[test]
+    fn facts_of_a_policy_fit_together() {
+        let fits = |facts: PolicyFacts| {
+            let PolicyFacts { counts, ages, recent, own_leave, .. } = facts;
+            (counts || !ages && !recent) && own_leave == (counts && !recent)
+        };
+        for policy in Policy::ALL {
+            let facts = policy.facts();
+            assert!(fits(facts) && PolicyFacts::of_bits(facts.bits()) == facts, "{policy}: {facts:?}");
+            assert!(!fits(PolicyFacts { own_leave: !facts.own_leave, ..facts }), "{policy}");
+        }
+    }
+
+    #[test]
+    fn files_tell_formats_apart() {
+        let all: Vec<Precision> = Precision::ALL.into_iter().chain(Precision::READ_ONLY).collect();
+        let words: std::collections::BTreeSet<u32> = all.iter().map(|one| one.format().word()).collect();
+        assert_eq!(words.len(), all.len());
+        assert!(all.iter().all(|&one| Precision::of_number(one as u32) == one));
+        assert_ne!(Format::row(8, Head::None).word(), Precision::Int8.format().word(), "floats of 8 bits are no codes");
+    }
+
     #[test]
     fn a_name_reads_back() {
         for precision in Precision::ALL {

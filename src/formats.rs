@@ -49,10 +49,11 @@ impl Format {
         }
     }
 
-    /// The word by which files of tables tell formats apart: bits of a weight, weights of a block, type of the heads. With one head of FP32 a row, or none,
-    /// it is the bits of a weight.
+    /// The word by which files of tables tell formats apart: bits of a weight, weights of a block, type of the heads. Of floats of 16 and 32 bits, and
+    /// of codes with one head of FP32 a row, it is the bits of a weight.
     pub(crate) const fn word(&self) -> u32 {
         let head = match self.head {
+            Head::None if self.bits < 16 => 2,
             Head::None | Head::Fp32 => 0,
             Head::Fp16 => 1,
         };
