@@ -30,7 +30,7 @@ const RULES: [Place<OptimizerKind>; 10] = [
 const FORMATS: [Place<Precision>; 6] = [
     ("shaders/formats/NAME.wgsl", |_| "fn head_of(record: Record, e: u32)".into()),
     ("src/record/NAME.rs", |_| "pub(crate) fn pack(".into()),
-    ("python/lib/hotrow/__init__.py", |precision| format!("\"{precision}\"")),
+    ("python/lib/hotrow/__init__.py", |precision| format!("\"{precision}\": ")), // the weights of a block
     ("docs/SPEC.md", |precision| format!("\n| {precision} |")),
     ("tests/harness/src/formats.rs", |precision| format!("(Precision::{precision:?}, [")),
     ("CHANGELOG.md", |precision| format!("`Precision::{precision:?}`")),

@@ -255,8 +255,9 @@ fn play_all(context: Option<&Context>, args: &Args, trace: Trace) -> Result<Vec<
         );
         let sets = Simulator::new(&job.config(choice, Policy::Lru)?).map_err(|error| match error {
             Error::Config { field: "cache_rows", wanted, found } if !args.cache_shares.is_empty() => Failure::Usage(format!(
-                "--cache-shares: wanted cache rows of {wanted}, found {found} in sets of {ways} in {percent} % of {name}; ask for a larger cache, \
-                 for fewer --ways, or for a share of 0 for tables of little use"
+                "--cache-shares: wanted a cache of {wanted}, found {found} rows in sets of {} in {percent} % of {name}; ask for a larger cache, \
+                 for fewer --ways, or for a share of 0 for tables of little use",
+                shape.ways
             )),
             error => error.into(),
         })?;
@@ -334,9 +335,8 @@ impl Job<'_> {
         let (name, shape) = (&self.trace.name, self.shape(choice)?);
         // Of each table the hottest rows, as many as its sets have slots.
         let mut pinned = Simulator::new(&self.config(choice, Policy::Static)?)?;
-        let mut room: Vec<u32> = (0..self.tables.len())
-            .map(|table| pinned.sets_of(table).saturating_mul(shape.ways).min(shape.slots))
-            .collect();
+        let sets: Vec<u32> = (0..self.tables.len()).map(|table| pinned.sets_of(table)).collect();
+        let mut room: Vec<u32> = sets.iter().map(|sets| sets.saturating_mul(shape.ways).min(shape.slots)).collect();
         let ends: Vec<u32> = self
             .tables
             .iter()
@@ -354,6 +354,7 @@ impl Job<'_> {
             }
         });
         let no_way = pinned.pin(&hottest, shape.ways).len();
+        drop(pinned);
         let mut tables = [[0; 2]; 256];
         let seen = match (self.context, kind) {
             (Some(context), Kind::Of(policy)) => {
@@ -383,7 +384,7 @@ impl Job<'_> {
         let line = |(table, [accesses, hits]): (usize, [u64; 2])| {
             let rate = hits as f64 / accesses as f64;
             let found = Object::default().with("table", table).with("accesses", accesses).with("hits", hits);
-            let sets = Some(pinned.sets_of(table)).filter(|_| !self.args.cache_shares.is_empty());
+            let sets = sets.get(table).filter(|_| !self.args.cache_shares.is_empty()).copied();
             sets.into_iter().fold(found.with("hit_rate", rate), |found, sets| found.with("sets", sets))
         };
         let each: Vec<Object> = each.map(line).collect();

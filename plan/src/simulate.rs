@@ -150,10 +150,11 @@ impl Simulator {
     /// The words of a set, which are made where there are none.
     fn open<'s>(words: &'s mut Vec<u32>, layout: &Layout, set: u32) -> Set<'s> {
         if words.is_empty() {
-            let ways = layout.ways;
-            words.resize(ways as usize, NONE);
-            words.resize(3 * ways as usize, 0);
-            words.extend((0..ways).map(|way| layout.empty_flags(set, way)));
+            // Zeros take no memory until they are written, which most words of a large set never are.
+            let ways = layout.ways as usize;
+            *words = vec![0; 4 * ways];
+            words[..ways].fill(NONE);
+            (0..layout.recent_ways(set)).for_each(|way| words[3 * ways + way as usize] = layout.empty_flags(set, way));
         }
         Set::of(words)
     }
