@@ -246,7 +246,7 @@ fn play_all(context: Option<&Context>, args: &Args, trace: Trace) -> Result<Vec<
     let hottest = trace.hottest(usize::MAX);
     let job = Job { context, args, trace, tables, hottest };
     for &choice in &choices {
-        let Choice { kind, window_ways, ways, percent } = choice;
+        let Choice { kind, window_ways, percent, .. } = choice;
         let shape = job.shape(choice)?;
         ensure_usage!(
             kind != Args::WINDOW || window_ways < shape.ways || u64::from(shape.slots) >= job.rows(),
