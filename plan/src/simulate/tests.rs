@@ -176,6 +176,16 @@ fn a_share_of_the_cache_is_a_cache_of_its_own() {
     assert!(sum.hits > 40 && sum.evictions > 40 && !whole.holds(90));
 }
 
+/// Each share's rows are halved by themselves, also those whose counters are in the map.
+#[test]
+fn counters_of_a_range_are_halved() {
+    let mut uses = crate::simulate::uses::Uses::default();
+    let rows = [3, 40, (1 << 24) + 5, (1 << 24) + 50];
+    rows.iter().for_each(|&row| *uses.of(row) = 9);
+    uses.halve(&(20..(1 << 24) + 10), 1);
+    assert_eq!(rows.map(|row| *uses.of(row)), [9, 4, 4, 9]);
+}
+
 /// Sets of many ways have their places in a map and their order in a heap.
 #[test]
 fn a_large_set_is_a_small_one_that_is_looked_up_otherwise() {
