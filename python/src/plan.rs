@@ -52,8 +52,8 @@ pub(crate) fn simulate<'py>(
         return Err(refused("batch", "1 or more", batch, "give the accesses of a batch"));
     }
     let policy = if policy == "best" { None } else { Some(checked(policy.parse::<Policy>())?) };
-    if policy.is_some_and(|policy| !policy.facts().admits) {
-        return Err(refused("policy", "lru, lfu, window, best", "static", "count the hottest rows yourself"));
+    if let Some(policy) = policy.filter(|policy| !policy.facts().admits) {
+        return Err(refused("policy", "lru, lfu, window, best", policy, "count the hottest rows yourself"));
     }
     // The one that knows the future keeps two words of 8 bytes for each row; a list of that size is refused by name.
     let most = ids.iter().max().map_or(0, |&id| id as usize + 1);

@@ -126,7 +126,7 @@ def lie(random, array):
         step = int(random.choice([-2, -1, 0, 1, 2, 3]))
         if step:
             spread = np.repeat(np.flip(found, axis) if step < 0 else found, abs(step), axis)
-            found = np.moveaxis(np.moveaxis(spread, axis, 0)[-1 if step < 0 else 0 :: step] if spread.size else spread, 0, axis)
+            found = np.moveaxis(np.moveaxis(spread, axis, 0)[-1 if step < 0 else 0 :: step], 0, axis) if spread.size else found
         elif found.shape[axis]:
             found = as_strided(found, found.shape, [0 if axis == k else stride for k, stride in enumerate(found.strides)])
     assert found.shape == array.shape

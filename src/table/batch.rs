@@ -154,7 +154,7 @@ pub(crate) fn rows_to_write(layout: &Layout, rows: &[u32], values: &[f32]) -> Re
     }
     let last = last_of_each(rows);
     let ascending = last.iter().map(|&(row, _)| row).collect();
-    // What the format cannot hold is refused as what is not finite is: a slot would take it, and lose it when the row is packed.
+    // A value that the format cannot hold becomes one that both backends refuse. A slot could hold it, but the row could not be packed when it leaves.
     let most = layout.row.precision.format().most;
     let storable = |x: &f32| if x.abs() <= most { *x } else { f32::NAN };
     let values = last.iter().flat_map(|&(_, at)| &values[at * dim..(at + 1) * dim]).map(storable).collect();
