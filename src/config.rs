@@ -144,12 +144,6 @@ impl Precision {
         }
     }
 
-    /// The precision of this number, in the order of their declaration.
-    pub(crate) fn of_number(number: u32) -> Self {
-        let mut all = Self::ALL.into_iter().chain(Self::READ_ONLY);
-        all.find(|&precision| precision as u32 == number).unwrap_or(Self::Fp32)
-    }
-
     /// Bits of a stored weight: 32, 16, 8, 4 or 2.
     #[must_use]
     pub const fn bits(self) -> u32 {
@@ -1136,7 +1130,6 @@ mod tests {
         let all: Vec<Precision> = Precision::ALL.into_iter().chain(Precision::READ_ONLY).collect();
         let words: std::collections::BTreeSet<u32> = all.iter().map(|one| one.format().word()).collect();
         assert_eq!(words.len(), all.len());
-        assert!(all.iter().all(|&one| Precision::of_number(one as u32) == one));
         assert_ne!(Format::row(8, Head::None).word(), Precision::Int8.format().word(), "floats of 8 bits are no codes");
     }
 

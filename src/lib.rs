@@ -140,11 +140,11 @@ pub use gpu::{
 pub use lookup::{Embedding, Lookup, SharedArray, outputs::OutputSlice};
 pub use memory::{Calls, MemoryReport, TableMemory};
 pub use scaler::{GradSlice, LossScale};
-pub use source::Source;
 #[cfg(any(unix, windows))]
 pub use source::f32_file;
 #[cfg(all(feature = "npy", any(unix, windows)))]
 pub use source::npy_file;
+pub use source::{Range, Searched, Source};
 #[cfg(all(feature = "file", any(unix, windows)))]
 pub use store::FileStore;
 pub use store::{SharedStore, Store};

@@ -1,5 +1,6 @@
 //! `hotrow plan`: the size of a cache and of a batch, by SCARS (SPEC 8). `plan memory`: the bytes of a group of tables. `plan dist`: the bytes
-//! between the ranks that share one. `plan robe`: the loss of a table whose rows share an array.
+//! between the ranks that share one. `plan robe`: the loss of a table whose rows share an array. `plan precision`: the rows of a table by their use in groups of
+//! different precisions.
 
 pub(crate) mod amount;
 mod cache;
@@ -7,6 +8,7 @@ pub(crate) mod dist;
 pub(crate) mod distribution;
 mod input;
 mod memory;
+mod precision;
 mod report;
 pub(crate) mod robe;
 mod verify;
@@ -29,6 +31,7 @@ enum Mode {
     Memory(memory::Args),
     Dist(Box<dist::Args>),
     Robe(robe::Args),
+    Precision(precision::Args),
 }
 
 pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
@@ -37,5 +40,6 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
         Some(Mode::Memory(memory)) => memory::run(options, memory),
         Some(Mode::Dist(dist)) => dist::run(options, dist),
         Some(Mode::Robe(robe)) => robe::run(options, robe),
+        Some(Mode::Precision(precision)) => precision::run(options, precision),
     }
 }

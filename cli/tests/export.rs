@@ -435,6 +435,21 @@ fn imported_rows_are_rounded_to_nearest() {
     }
 }
 
+/// INT2 loses less of its rows under searched ranges; rows of codes have ranges of their own.
+#[test]
+fn imported_rows_get_searched_ranges() {
+    let folder = Folder::new();
+    let error = |options: &str| {
+        let found = values(&folder.import(&fixture("rows.npy"), &words(options)));
+        rows().iter().zip(&found).map(|(a, b)| f64::from(a - b).powi(2)).sum::<f64>()
+    };
+    let [whole, searched] = ["--precision int2", "--precision int2 --search"].map(error);
+    assert!(searched > 0.0 && searched < 0.9 * whole, "{searched} {whole}");
+    let refused =
+        outcome(&["import", &tensor("fused.int8"), "--format", "fused", "--search", "--out", &folder.path("no")], 2);
+    assert!(refused.1.contains("--search: wanted rows of floats, found rows of codes"), "{refused:?}");
+}
+
 #[test]
 fn bad_input_of_import_is_told_by_name() {
     let folder = Folder::new();

@@ -2,6 +2,7 @@
 
 mod error;
 pub mod fidelity;
+pub mod precision;
 pub mod scars;
 pub mod simulate;
 

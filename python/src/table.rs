@@ -7,7 +7,7 @@ use std::{
 
 use hotrow::{
     Bags, Context, Counters, CpuGroup, CpuSharedGroup, Embedding, Error, Group, GroupConfig, Lookup, MemoryReport,
-    Mode, OutOfRange, OutputSlice, Pooling, SharedGroup, Source, checkpoint, robe, state::Part,
+    Mode, OutOfRange, OutputSlice, Pooling, Searched, SharedGroup, Source, checkpoint, robe, state::Part,
 };
 use pyo3::{prelude::*, types::PyDict};
 
@@ -146,7 +146,7 @@ pub(crate) fn number<'py, T: for<'a> FromPyObject<'a, 'py>>(what: &str, any: &Bo
 impl Table {
     #[new]
     #[allow(clippy::too_many_arguments, reason = "they are the arguments of Python's call")]
-    #[pyo3(signature = (kind, rows, dim, settings, device = "auto", values = None, rule = None))]
+    #[pyo3(signature = (kind, rows, dim, settings, device = "auto", values = None, rule = None, searches = false))]
     fn new(
         py: Python<'_>,
         kind: &str,
@@ -156,6 +156,7 @@ impl Table {
         device: &str,
         values: Option<&Bound<'_, PyAny>>,
         rule: Option<&OwnRule>,
+        searches: bool,
     ) -> PyResult<Self> {
         device::same_process()?;
         let (rows, dim) = (Ints::new("rows", rows, false)?, number("dim", dim)?);
@@ -180,7 +181,11 @@ impl Table {
         }
         let values = values.map(|values| Floats::new("values", values, Some(dim))).transpose()?;
         let values = values.as_ref().map(|values| values.slice()).transpose()?;
-        let source = values.as_ref().map(|values| values as &dyn Source);
+        let searched = values.as_ref().map(Searched);
+        let source = match &searched {
+            Some(searched) if searches => Some(searched as &dyn Source),
+            _ => values.as_ref().map(|values| values as &dyn Source),
+        };
         let (unpooled, skips) = (config.pooling == Pooling::None, config.out_of_range == OutOfRange::Skip);
         let rows = config.total_rows();
         let mut group = checked(py.detach(|| Kind::new(config, context.as_ref(), source)))?;

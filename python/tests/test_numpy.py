@@ -251,6 +251,21 @@ def test_int4x32_is_read_alone(random):
         Group([2], 64, **settings | dict(forward_only=False))
 
 
+def test_a_searched_range_loses_less(random):
+    values = random.laplace(size=(50, 64)).astype("f4")
+    for precision, least in ("int2", 0.7), ("int4", 0.95), ("int4x32", 0.95):
+        settings = dict(precision=precision, device="cpu", forward_only=True)
+        found = [Group([50], 64, values=values, values_range=range, **settings).read_rows(np.arange(50)) for range in ("whole", "searched")]
+        whole, searched = (((values - rows).astype("f8") ** 2).sum() for rows in found)
+        assert searched < least * whole
+    with pytest.raises(InvalidValue, match="wanted values beside"):
+        Group([50], 64, precision="int4", values_range="searched")
+    with pytest.raises(InvalidValue, match="'whole' or 'searched'"):
+        Group([50], 64, values=values, values_range="all")
+    with pytest.raises(InvalidValue, match="write_rounding: wanted nearest"):
+        Group([50], 64, values=values, values_range="searched", write_rounding="stochastic", precision="int4", device="cpu")
+
+
 def test_a_saved_group_goes_on_with_the_same_bits(random, tmp_path):
     group = Group([300], 8, precision="int8", cache_rows=64, optimizer=hotrow.Adam(0.05), init=hotrow.Uniform(-1, 1), seed=7, device="cpu")
     batches = [batch(random, 300, 20) for _ in range(6)]

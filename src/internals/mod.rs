@@ -59,9 +59,12 @@ pub mod shader {
 
 /// CPU mirrors of stages that tests call by themselves.
 pub mod stages {
-    pub use crate::cpu::stages::{
-        grid::{grid::grid, grid_gradient::grid_gradient},
-        robe::robe_blocks::robe_blocks,
+    pub use crate::{
+        cpu::stages::{
+            grid::{grid::grid, grid_gradient::grid_gradient},
+            robe::robe_blocks::robe_blocks,
+        },
+        robe::storage::Storage,
     };
 }
 

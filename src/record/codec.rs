@@ -30,6 +30,12 @@ pub struct Noise {
 }
 
 impl Noise {
+    /// The noise of what a group of this configuration rounds for a purpose in a step.
+    pub(crate) const fn new(config: &GroupConfig, purpose: rng::Purpose, step: u32) -> Self {
+        let &GroupConfig { random_bits, seed, stripe, .. } = config;
+        Self { rounding: purpose.rounding(config), random_bits, seed, step, purpose: purpose as u32, stripe }
+    }
+
     pub(crate) fn of(&self, row: u32, element: u32, state: bool) -> u32 {
         rng::noise(
             self.random_bits,
@@ -170,7 +176,7 @@ pub fn pack(layout: &RowLayout, noise: &Noise, row: u32, weights: &[f32], state:
         false => (0.0, 0.0),
     };
     if layout.precision == Precision::Int4x32 {
-        return int4x32::pack(layout, weights, record);
+        return int4x32::pack(layout, weights, record, false);
     }
     record.fill(0);
     if layout.precision.is_integer() {

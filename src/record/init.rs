@@ -5,10 +5,13 @@ use std::{f32::consts::TAU, ops::Range};
 use rayon::prelude::*;
 
 use crate::{
-    config::{GroupConfig, Init},
+    config::{GroupConfig, Init, Precision, Rounding},
     error::Error,
-    record::{codec::Noise, rows},
-    source::Source,
+    record::{
+        codec::{Noise, code, scale_and_bias},
+        int4x32, rows, search,
+    },
+    source::{self, Source},
     table::{
         layout::Layout,
         rng::{self, Purpose, pcg4d},
@@ -32,6 +35,7 @@ pub(crate) struct Filler<'a> {
     layout: &'a Layout,
     values: Values<'a>,
     noise: Noise,
+    searches: bool,
     config: &'a GroupConfig,
 }
 
@@ -39,7 +43,7 @@ impl<'a> Filler<'a> {
     /// Takes the values of `source`, after checking its size; without a source, those that the configuration names.
     ///
     /// # Errors
-    /// The errors of [`Source::check`].
+    /// The errors of [`Source::check`]; [`Error::Config`] for a searched range beside stochastic rounding.
     pub(crate) fn new(
         config: &'a GroupConfig,
         layout: &'a Layout,
@@ -49,16 +53,14 @@ impl<'a> Filler<'a> {
             source.check(layout.total_rows, layout.row.dim as usize)?;
         }
         let purpose = if source.is_some() { Purpose::Write } else { Purpose::Init };
-        let noise = Noise {
-            rounding: purpose.rounding(config),
-            random_bits: config.random_bits,
-            seed: config.seed,
-            step: 0,
-            purpose: purpose as u32,
-            stripe: config.stripe,
-        };
+        let noise = Noise::new(config, purpose, 0);
         let values = source.map_or(Values::Init(config.init), Values::Source);
-        Ok(Self { layout, values, noise, config })
+        let searches = source.is_some_and(|source| source.range() == source::Range::Searched);
+        if searches && noise.rounding == Rounding::Stochastic {
+            let (wanted, found) = ("nearest beside a searched range".into(), noise.rounding.to_string());
+            return Err(Error::Config { field: "write_rounding", wanted, found });
+        }
+        Ok(Self { layout, values, noise, searches, config })
     }
 
     /// Whether every record is all zeros.
@@ -98,11 +100,30 @@ impl<'a> Filler<'a> {
                 if let Err(error) = self.config.begin(weights, &mut state) {
                     return Some(error);
                 }
-                let packed = rows::pack(&self.layout.row, &self.noise, row, weights, &state, record);
+                let packed = self.pack_row(row, weights, &state, record);
                 (!packed).then(|| not_packed(row, weights, self.config.precision.format().most))
             })
         });
         failed.map_or(Ok(()), Err)
+    }
+
+    /// Packs a row, under a searched range if the source asks for one.
+    fn pack_row(&self, row: u32, weights: &[f32], state: &[f32], record: &mut [u32]) -> bool {
+        let (layout, bits) = (&self.layout.row, self.config.precision.bits());
+        let packed = rows::pack(layout, &self.noise, row, weights, state, record);
+        match self.config.precision {
+            _ if !packed || !self.searches => return packed,
+            Precision::Fp32 | Precision::Fp16 => return true,
+            Precision::Int4x32 => return int4x32::pack(layout, weights, record, true),
+            Precision::Int8 | Precision::Int4 | Precision::Int2 => {}
+        }
+        let [low, high] = search::range(weights, |ends| {
+            let (scale, bias) = scale_and_bias(&ends, bits)?;
+            Some(move |x| code(x, scale, bias, bits, Rounding::Nearest, || 0) as f32 * scale + bias)
+        });
+        // Weights outside of the range get the codes of its ends.
+        let within: Vec<f32> = weights.iter().map(|x| x.clamp(low, high)).collect();
+        rows::pack(layout, &self.noise, row, &within, state, record)
     }
 
     /// Makes the records of `rows` chunk by chunk, and calls the callback with each chunk and its first row.

@@ -1,7 +1,7 @@
 //! Int4x32 (SPEC 2): codes of 4 bits, for each 32 under a word with their scale and, above it, their bias in FP16. Always rounded to nearest: a row is rounded
 //! once, when it is written. `shaders/formats/int4x32.wgsl` does the same on the device.
 
-use crate::table::row::RowLayout;
+use crate::{record::search, table::row::RowLayout};
 
 /// The value of a half: its exponent, placed where a float's lies, is 112 too small.
 fn value(half: u32) -> f32 {
@@ -16,9 +16,8 @@ fn half_next_to(magnitude: f32, up: bool) -> u32 {
     ((exponent - 113) << 10) + if up { units.ceil() } else { units.floor() } as u32
 }
 
-/// Scale and bias of a block, as halves: the greatest bias that is no greater than a weight, and the least scale of which 15 reach from there to every weight.
-fn head(block: &[f32]) -> [u32; 2] {
-    let (low, high) = block.iter().fold((f32::MAX, f32::MIN), |(low, high), &x| (low.min(x), high.max(x)));
+/// Scale and bias of a block, as halves: the greatest bias that is no greater than the low end, and the least scale of which 15 reach from there to the high end.
+fn head([low, high]: [f32; 2]) -> [u32; 2] {
     let bias = half_next_to(low.abs(), low < 0.0) | if low < 0.0 { 0x8000 } else { 0 };
     let range = high - value(bias);
     // The quotient may be rounded down onto a half.
@@ -26,19 +25,28 @@ fn head(block: &[f32]) -> [u32; 2] {
     [scale + u32::from(15.0 * value(scale) < range), bias]
 }
 
-/// Packs the weights of a row, which are finite. Returns false and leaves the record untouched if one is beyond 65504.
-pub(crate) fn pack(layout: &RowLayout, weights: &[f32], record: &mut [u32]) -> bool {
+/// The code of a weight.
+fn code(x: f32, [scale, bias]: [f32; 2]) -> u32 {
+    if scale == 0.0 { 0 } else { ((x - bias) / scale).round_ties_even().clamp(0.0, 15.0) as u32 }
+}
+
+/// Packs the weights of a row, which are finite; `searched`: each block under a searched range. Returns false and leaves the record untouched if one is beyond
+/// 65504.
+pub(crate) fn pack(layout: &RowLayout, weights: &[f32], record: &mut [u32], searched: bool) -> bool {
     if weights.iter().any(|x| x.abs() > layout.precision.format().most) {
         return false;
     }
+    let decoder = |ends| {
+        let [scale, bias] = head(ends).map(value);
+        Some(move |x| code(x, [scale, bias]) as f32 * scale + bias)
+    };
     let (heads, codes) = record.split_at_mut(layout.payload_half as usize / 2);
     for ((block, to), codes) in weights.chunks_exact(32).zip(heads).zip(codes.chunks_exact_mut(4)) {
-        let halves = head(block);
+        let whole = || block.iter().fold([f32::MAX, f32::MIN], |[low, high], &x| [low.min(x), high.max(x)]);
+        let halves = head(if searched { search::range(block, decoder) } else { whole() });
         *to = halves[0] | halves[1] << 16;
-        let [scale, bias] = halves.map(value);
         for (word, weights) in codes.iter_mut().zip(block.chunks_exact(8)) {
-            let code = |x: f32| ((x - bias) / scale).round_ties_even().clamp(0.0, 15.0) as u32;
-            *word = weights.iter().rev().fold(0, |word, &x| word << 4 | if scale == 0.0 { 0 } else { code(x) });
+            *word = weights.iter().rev().fold(0, |word, &x| word << 4 | code(x, halves.map(value)));
         }
     }
     true

@@ -3,8 +3,8 @@
 pub mod codec;
 pub(crate) mod init;
 pub(crate) mod int4x32;
-pub(crate) mod of_params;
 pub mod rows;
+pub(crate) mod search;
 pub(crate) mod state_code;
 #[cfg(all(feature = "ranks", not(target_family = "wasm")))]
 pub(crate) mod wire;

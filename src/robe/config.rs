@@ -13,7 +13,6 @@ use crate::{
         hash::{PRIME, chunk_start, row_place},
         storage::{BLOCKS, Storage, Words, block_words, state_words},
     },
-    stripe::Stripe,
     table::{abi, batch, rng::Purpose, row::RowLayout},
 };
 
@@ -495,15 +494,7 @@ impl Config {
 
     /// The source of random bits for weights that are written outside a step.
     pub(crate) fn noise(&self, step: u32, purpose: Purpose) -> Noise {
-        let rows = self.rows();
-        Noise {
-            rounding: purpose.rounding(&rows),
-            random_bits: rows.random_bits,
-            seed: rows.seed,
-            step,
-            purpose: purpose as u32,
-            stripe: Stripe::ALL,
-        }
+        Noise::new(&self.rows(), purpose, step)
     }
 
     /// Checks that 32 bits can number the chunks and outputs of a batch of `indices` indices and `bags` bags.

@@ -7,10 +7,10 @@ use crate::{
     error::Error,
     record::{
         codec::{self, Noise},
-        of_params as record, rows, state_code,
+        rows, state_code,
     },
     table::{
-        abi::{Params, Robe},
+        abi::Robe,
         row::{RowLayout, STATE_MOMENT, STATE_SIGNED},
     },
 };
@@ -20,7 +20,7 @@ pub(crate) const BLOCKS: [u32; 2] = [16, 256];
 
 /// The layout of an array's weights and states. Random bits take the block's number as the row.
 #[derive(Clone, Debug)]
-pub(crate) struct Storage {
+pub struct Storage {
     weights: u32,
     block: u32,
     /// Layout of a block's weights.
@@ -61,16 +61,12 @@ pub(crate) const fn state_words(precision: StatePrecision, states: u32, block: u
 
 impl Storage {
     /// The storage of `robe`'s weights in `precision`, and of their states, `each` a weight. A block is packed as a row without a state.
-    pub(crate) fn new(precision: Precision, robe: &Robe, each: u32, facts: u32) -> Self {
+    #[must_use]
+    pub fn new(precision: Precision, robe: &Robe, each: u32, facts: u32) -> Self {
         let block = |precision| RowLayout::new(robe.block, precision, OptimizerKind::Sgd);
         let &Robe { weights, block: width, state_bits, state_words, .. } = robe;
         let (records, halves) = (block(precision), block(Precision::Fp16));
         Self { weights, block: width, records, halves, each, facts, state_bits, state_words }
-    }
-
-    /// The storage that a call's uniforms describe.
-    pub(crate) fn of(params: &Params, robe: &Robe) -> Self {
-        Self::new(record::precision(params), robe, params.each, params.facts)
     }
 
     /// States of a weight.

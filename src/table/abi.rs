@@ -3,7 +3,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use crate::{config::GroupConfig, stripe::Stripe};
+use crate::config::GroupConfig;
 
 /// Stands for no row, no slot and no key.
 pub const NONE: u32 = u32::MAX;
@@ -399,12 +399,6 @@ impl Params {
             Some(ways) => ways,
             None => 0,
         }
-    }
-
-    /// Which rows of a group over ranks this shard stores; all of them in any other group.
-    #[inline(always)]
-    pub(crate) const fn stripe(&self) -> Stripe {
-        Stripe { shift: self.row_shift, first: self.row_first }
     }
 }
 

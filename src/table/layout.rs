@@ -504,7 +504,8 @@ mod tests {
         let layout = Layout::new(&config, u64::MAX).unwrap();
         let params = Params::new(&config, &layout, Mode::Train, Purpose::WriteBack);
         assert_eq!((layout.spread(), params.multiplier), (plain.spread(), plain.spread().multiplier));
-        assert_eq!((params.stripe(), params.ways(), Params::default().ways()), (config.stripe, 8, 0));
+        assert_eq!((params.row_shift, params.row_first), (config.stripe.shift, config.stripe.first));
+        assert_eq!((params.ways(), Params::default().ways()), (8, 0));
         // No cache is larger than its table.
         let all = Layout::new(&config.with_cache_rows(200), u64::MAX).unwrap();
         assert_eq!((all.sets, all.spread().set_of(99), all.without_a_way()), (13, 12, 0.0));

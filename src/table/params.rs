@@ -34,7 +34,22 @@ impl Params {
 
     /// Whether the call admits rows and evicts others for them.
     pub(crate) const fn admits(&self) -> bool {
-        self.mode == Mode::Train as u32 && self.sets > 0 && self.policy_facts().admits
+        self.trains() && self.sets > 0 && self.policy_facts().admits
+    }
+
+    /// Whether the call is a step of training.
+    pub(crate) const fn trains(&self) -> bool {
+        self.mode == Mode::Train as u32
+    }
+
+    /// Whether a bag's rows are averaged.
+    pub(crate) const fn averages(&self) -> bool {
+        self.pooling == Pooling::Mean as u32
+    }
+
+    /// Whether a row is multiplied by a factor before it is added to its bag: the weight of its index, or one part of the bag's rows.
+    pub(crate) const fn has_factors(&self) -> bool {
+        self.weighted == 1 || self.averages()
     }
 
     /// Whether each row has a counter.
@@ -64,11 +79,7 @@ impl Params {
                 OutOfRange::Clamp => 1,
                 OutOfRange::Skip => 2,
             },
-            pooling: match config.pooling {
-                Pooling::Sum => 0,
-                Pooling::Mean => 1,
-                Pooling::None => 2,
-            },
+            pooling: config.pooling as u32,
             weighted: 0,
             sets: spread.sets,
             slots: layout.slots(),

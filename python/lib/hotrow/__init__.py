@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _native
+from ._mapped import Mapped
 from .errors import DeviceError, Error, FileError, InvalidType, InvalidValue, OrderError, OutOfMemory, RowIndexError
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 __version__ = _version("hotrow")
 __all__ = [
-    "AdaGrad", "Adam", "Codes", "DeviceError", "Error", "FileError", "Ftrl", "Group", "InvalidType", "InvalidValue", "Lion", "Momentum", "Normal", "OrderError",
+    "AdaGrad", "Adam", "Codes", "DeviceError", "Error", "FileError", "Ftrl", "Group", "InvalidType", "InvalidValue", "Lion", "Mapped", "Momentum", "Normal", "OrderError",
     "OutOfMemory", "RowIndexError", "RowWiseAdaGrad", "RowWiseAdam", "Rule", "SGD", "SharedGroup", "Uniform", "plan_memory", "simulate",
 ]  # fmt: skip
 
@@ -192,6 +193,7 @@ class Group(_Group):
     pooling: "sum", "mean" or "none". placement, on a GPU: "auto", "device", "mapped" or "staged".
     device: "cpu"; "gpu", a software driver too; "auto", a GPU if there is one, else the CPU.
     seed: of initial values and rounding, 0 to 2^32 - 1. values: float32 of shape (rows, dim), the initial weights of all tables.
+    values_range: "whole", or "searched" for the range of each row's codes with the least squared error, which takes as long as 625 roundings.
     write_rounding: "nearest" or "stochastic", of values and of write_rows, but for rows in the cache; rounding is that of training.
     settings: any other field of the library's GroupConfig by name, such as init=hotrow.Uniform(-0.1, 0.1), padding=[0],
     out_of_range="skip", rounding="nearest", features=[0, 0], ways=32.
@@ -202,11 +204,16 @@ class Group(_Group):
     def __new__(
         cls, rows: Sequence[int] | ArrayLike, dim: int, *, precision: str | None = None, cache_rows: int | None = None, policy: str | None = None,
         optimizer: Settings | None = None, pooling: str | None = None, placement: str = "auto", device: str = "auto", seed: int = 0,
-        values: ArrayLike | None = None, write_rounding: str | None = None, **settings: Any,
+        values: ArrayLike | None = None, values_range: str = "whole", write_rounding: str | None = None, **settings: Any,
     ) -> Group:  # fmt: skip
+        if values_range not in ("whole", "searched"):
+            raise InvalidValue(f"values_range: wanted 'whole' or 'searched', found {values_range!r}")
+        searches = values_range == "searched"
+        if searches and values is None:
+            raise InvalidValue("values_range: wanted values beside 'searched', found none; give values, or leave it out")
         settings |= dict(precision=precision, cache_rows=cache_rows, policy=policy, optimizer=optimizer, pooling=pooling)
         settings |= dict(placement=placement, seed=seed, write_rounding=write_rounding)
-        return super().__new__(cls, "rows", rows, dim, _json(settings), str(device), values, _own(optimizer))
+        return super().__new__(cls, "rows", rows, dim, _json(settings), str(device), values, _own(optimizer), searches)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, device: str = "auto", placement: str = "auto") -> Group:

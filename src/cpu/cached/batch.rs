@@ -10,7 +10,6 @@ use crate::{
         stages::counters::{count, counter},
     },
     error::Error,
-    record::of_params::{MEAN, MODE_TRAIN},
     table::{
         abi::{Feature, NONE, POOL_NONE, Params},
         layout::Layout,
@@ -50,7 +49,7 @@ impl Batch<'_> {
 
     /// Whether the gradients of accesses have factors.
     pub(crate) fn factors(&self) -> bool {
-        self.params.weighted == 1 || self.params.pooling == MEAN
+        self.params.has_factors()
     }
 
     /// The first row of the table that a bag reads, to be added to its indices.
@@ -133,7 +132,7 @@ pub(crate) fn linear_rows(
                 refused.get_or_insert((table, position, index));
             }
         }
-        if params.mode == MODE_TRAIN {
+        if params.trains() {
             count(tables, table, counter::OUT_OF_RANGE, outside);
             count(tables, table, counter::PADDING, padding);
         }

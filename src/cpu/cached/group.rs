@@ -17,7 +17,7 @@ use crate::{
     scaler::GradSlice,
     source::Source,
     table::{
-        abi::{Params, Rate, ScalerState},
+        abi::{Params, ScalerState},
         batch::{self, Bags},
         counters::Counters,
         layout::Layout,
@@ -128,7 +128,7 @@ impl CpuGroup {
         }
         let params = self.params(Mode::Train, Purpose::Update).batch(indices, bags, weighted);
         if indices > 0 {
-            self.update_rows(&params, &Rate::new(&self.config.optimizer), grad_outputs, scaler)?;
+            self.update_rows(&params, grad_outputs, scaler)?;
         }
         self.state.end_forward();
         Ok(())

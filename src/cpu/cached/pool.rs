@@ -17,13 +17,10 @@ use crate::{
         share::keyed,
     },
     host::trusted::{self, AHEAD, Widener, prefetch, prefetch_lines},
-    record::{
-        of_params::MEAN,
-        rows::{
-            self,
-            payload::{Columns, Fp16, Packed, Payload, WidenedFp16, by_format},
-            sum::{Rows, add, prefetch_row, sum_rows},
-        },
+    record::rows::{
+        self,
+        payload::{Columns, Fp16, Packed, Payload, WidenedFp16, by_format},
+        sum::{Rows, add, prefetch_row, sum_rows},
     },
     table::{
         abi::{NONE, POOL_NONE},
@@ -173,7 +170,7 @@ fn pool_bags<F: Payload, P: Places, const FACTORS: bool>(
     for (bag, sums) in bags.zip(out.chunks_exact_mut(batch.params.dim as usize)) {
         stored.base = batch.base(bag);
         sum_rows(&*stored, batch.offsets[bag] as usize..batch.offsets[bag + 1] as usize, sums);
-        if batch.params.pooling == MEAN {
+        if batch.params.averages() {
             let scale = scale(batch, bag);
             sums.iter_mut().for_each(|sum| *sum *= scale);
         }
@@ -228,7 +225,7 @@ pub(crate) fn next_bag(batch: &Batch<'_>, mut bag: usize, access: usize) -> usiz
 
 /// The factor of a bag's sum.
 pub(crate) fn scale(batch: &Batch<'_>, bag: usize) -> f32 {
-    if batch.params.pooling != MEAN {
+    if !batch.params.averages() {
         return 1.0;
     }
     let rows = &batch.rows[batch.offsets[bag] as usize..batch.offsets[bag + 1] as usize];

@@ -20,7 +20,7 @@ use crate::{
     },
     error::Error,
     host::{alloc::reserved, locked},
-    record::{of_params as record, rows},
+    record::{codec::Noise, rows},
     table::{
         abi::{DIRTY, Field, NONE, way_at},
         params::Mode,
@@ -63,7 +63,7 @@ impl CpuGroup {
             }
         }
         tally.end(tables);
-        let (noise, tables) = (record::noise(params, t), &Mutex::new(&mut tables[..]));
+        let (noise, tables) = (Noise::new(&self.config, Purpose::Write, t), &Mutex::new(&mut tables[..]));
         let records = Rows::all(records, layout.record_words as usize);
         let work = &|range: std::ops::Range<usize>, mut records: Rows<'_, u32>| {
             let (mut floats, mut tally) = (vec![0.0; layout.row_words as usize], Tally::default());
@@ -89,12 +89,12 @@ impl CpuGroup {
     pub(crate) fn write_back(&mut self) -> Result<(), Error> {
         let params = &self.params(Mode::Train, Purpose::WriteBack);
         let Tables { layout, tables, ways, cache, records, .. } = &mut self.tables;
-        let (width, t) = (layout.ways, tables[0]);
+        let width = layout.ways;
         let dirty = |slot: &u32| ways[way_at(width, *slot, Field::Flags)] & DIRTY != 0;
         let mut list = reserved("swaps", (0..layout.slots()).filter(dirty).count())?;
         list.extend((0..layout.slots()).filter(dirty).map(|slot| keyed(ways[way_at(width, slot, Field::Tag)], slot)));
         list.par_sort_unstable();
-        let call = Call { params, layout, t, tables: Mutex::new(tables), parts: share::parts(list.len()) };
+        let call = Call::new(&self.config, params, layout, tables, share::parts(list.len()));
         inside(list.len(), || pack_rows(&call, &list, cache, records));
         for &entry in &list {
             ways[way_at(width, number(entry), Field::Flags)] &= !DIRTY;

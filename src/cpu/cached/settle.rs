@@ -12,6 +12,7 @@ use std::{
 use multiversion::multiversion;
 
 use crate::{
+    config::GroupConfig,
     cpu::{
         cached::{
             counts::enter,
@@ -26,11 +27,12 @@ use crate::{
         locked,
         trusted::{AHEAD, Word, prefetch, prefetch_lines, shared},
     },
-    record::{of_params as record, rows},
+    record::{codec::Noise, rows},
     table::{
         abi::{Field, NONE, Params, way_at},
         admission::{Left, Move, Room, Rule, Set},
         layout::Layout,
+        rng::Purpose,
         row::RowLayout,
         shares::Sets,
     },
@@ -41,13 +43,21 @@ pub(crate) struct Call<'a> {
     pub(crate) params: &'a Params,
     pub(crate) layout: &'a Layout,
     pub(crate) t: u32,
+    pub(crate) noise: Noise,
     pub(crate) tables: Mutex<&'a mut [u32]>,
     pub(crate) parts: usize,
 }
 
 impl<'a> Call<'a> {
-    pub(crate) fn new(params: &'a Params, layout: &'a Layout, tables: &'a mut [u32], parts: usize) -> Self {
-        Self { params, layout, t: tables[0], tables: Mutex::new(tables), parts }
+    pub(crate) fn new(
+        config: &GroupConfig,
+        params: &'a Params,
+        layout: &'a Layout,
+        tables: &'a mut [u32],
+        parts: usize,
+    ) -> Self {
+        let (t, noise) = (tables[0], Noise::new(config, Purpose::WriteBack, tables[0]));
+        Self { params, layout, t, noise, tables: Mutex::new(tables), parts }
     }
 }
 
@@ -305,7 +315,7 @@ impl Misses<'_, '_> {
 /// Packs dirty rows into their records: `list` has each row with its slot, ascending.
 pub(crate) fn pack_rows(call: &Call<'_>, list: &[u64], cache: &[f32], records: &mut [u32]) {
     let (params, layout) = (call.params, &call.layout.row);
-    let (noise, words) = (record::noise(params, call.t), record::slot_words(params));
+    let words = layout.slot_words() as usize;
     let row_at = |slot: u32| &cache[slot as usize * words..][..layout.row_words as usize];
     let records = Rows::all(records, layout.record_words as usize);
     each_run(call.parts, list, 0..list.len(), records, &|range, mut records| {
@@ -318,7 +328,7 @@ pub(crate) fn pack_rows(call: &Call<'_>, list: &[u64], cache: &[f32], records: &
             }
             let row = key(list[k]);
             let (weights, state) = row_at(number(list[k])).split_at(params.dim as usize);
-            let packed = rows::pack(layout, &noise, row, weights, state, records.row(row));
+            let packed = rows::pack(layout, &call.noise, row, weights, state, records.row(row));
             enter(params, &call.tables, &mut tally, row);
             tally.add(if packed { counter::WRITE_BACKS } else { counter::SKIPPED_ROWS });
         }

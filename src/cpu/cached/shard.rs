@@ -15,13 +15,10 @@ use crate::{
     },
     error::Error,
     lookup::shard::{Shard, check_apply, check_fetch},
-    record::{
-        of_params as record,
-        wire::{Wire, WireForm},
-    },
+    record::wire::{Wire, WireForm},
     scaler::GradSlice,
     table::{
-        abi::{DIRTY, Field, NONE, Rate, ScalerState, way_at},
+        abi::{DIRTY, Field, NONE, ScalerState, way_at},
         batch,
         params::Mode,
         rng::Purpose,
@@ -60,7 +57,7 @@ impl Shard for CpuGroup {
             space.sorter.sort(n, layout.row_bits());
             let accesses = space.sorter.sorted_mut();
             inside(n, || {
-                let call = Call::new(params, layout, tables, share::parts(n));
+                let call = Call::new(&self.config, params, layout, tables, share::parts(n));
                 settle(&call, State { ways, cache, records, freqs }, accesses, true, distinct);
             });
             space.settled = true;
@@ -90,7 +87,7 @@ impl Shard for CpuGroup {
             let slot = if params.sets > 0 { find(&sets, ways, row).1 } else { NONE };
             stored.push(slot == NONE || ways[way_at(params.ways(), slot, Field::Flags)] & DIRTY == 0);
             if stored.last() == Some(&false) {
-                let weights = &cache[slot as usize * record::slot_words(&params)..][..row_layout.dim as usize];
+                let weights = &cache[slot as usize * row_layout.slot_words() as usize..][..row_layout.dim as usize];
                 wire.push(&mut list, row, weights, message);
             } else {
                 wire.push_record(&mut list, row_layout, row, &records[row as usize * words..][..words], message);
@@ -118,8 +115,7 @@ impl Shard for CpuGroup {
             && indices > 0
         {
             space.factors[..indices as usize].copy_from_slice(accesses);
-            let rate = Rate::new(&self.config.optimizer);
-            self.update_rows(&params, &rate, GradSlice::F32(gradients), &scaler.verdict())?;
+            self.update_rows(&params, GradSlice::F32(gradients), &scaler.verdict())?;
         }
         self.state.end_forward();
         Ok(())

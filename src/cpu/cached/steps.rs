@@ -20,10 +20,10 @@ use crate::{
     },
     error::Error,
     host::alloc::zeroed,
-    record::of_params as record,
+    record::{codec::Noise, rows::RowStep},
     scaler::GradSlice,
     table::{
-        abi::{Params, Rate, ScalerState},
+        abi::{Params, ScalerState},
         batch::Bags,
         layout::Layout,
         params::Mode,
@@ -83,7 +83,7 @@ impl CpuGroup {
         if let Some(distinct) = &mut space.distinct {
             list_all(&batch, sort, factors, &mut distinct.slots[..n]);
             space.sorter.sort(n, layout.row_bits());
-            let call = Call::new(params, layout, tables, batch.parts());
+            let call = Call::new(&self.config, params, layout, tables, batch.parts());
             let state = State { ways, cache, records, freqs };
             settle(&call, state, space.sorter.sorted_mut(), space.numbered, distinct);
             space.settled = true;
@@ -147,21 +147,19 @@ impl CpuGroup {
     pub(crate) fn update_rows(
         &mut self,
         params: &Params,
-        rate: &Rate,
         grad_outputs: GradSlice<'_>,
         scaler: &ScalerState,
     ) -> Result<(), Error> {
         // An own rule runs on the calling thread.
         match self.config.own().is_some() {
-            true => self.move_rows_of_batch(params, rate, grad_outputs, scaler),
-            false => inside(params.indices as usize, || self.move_rows_of_batch(params, rate, grad_outputs, scaler)),
+            true => self.move_rows_of_batch(params, grad_outputs, scaler),
+            false => inside(params.indices as usize, || self.move_rows_of_batch(params, grad_outputs, scaler)),
         }
     }
 
     fn move_rows_of_batch(
         &mut self,
         params: &Params,
-        rate: &Rate,
         grad_outputs: GradSlice<'_>,
         scaler: &ScalerState,
     ) -> Result<(), Error> {
@@ -188,13 +186,13 @@ impl CpuGroup {
         let moves = Moves {
             params,
             layout: &layout.row,
-            rule: &record::rule(params, rate, space.t),
-            noise: &record::noise(params, space.t),
+            rule: &RowStep::new(&self.config, space.t),
+            noise: &Noise::new(&self.config, Purpose::Update, space.t),
             gradients: Gradients { params, accesses, factors, grad_outputs, outputs, inverse: scaler.inverse },
             tables: &Mutex::new(&mut tables[..]),
             parts: share::parts(list.len()),
         };
-        let slot_words = record::slot_words(params);
+        let slot_words = layout.slot_words() as usize;
         if let Some(own) = self.config.own() {
             let rows = own_rows(list, space.distinct.as_ref());
             if counts {

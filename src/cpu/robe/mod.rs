@@ -23,7 +23,7 @@ use crate::{
     },
     scaler::GradSlice,
     table::{
-        abi::{Feature, Params, Rate, Robe, ScalerState, Target, features, table_words},
+        abi::{Feature, Params, Robe, ScalerState, Target, features, table_words},
         batch::{self, Bags},
         counters::Counters,
         layout::Layout,
@@ -191,7 +191,17 @@ impl CpuSharedGroup {
         }
         let robe = self.config.undivided();
         robe_hash(params, &robe, step, &keys, hashes, tables);
-        robe_gather(params, &robe, offsets, hashes, weights.unwrap_or_default(), &self.memory, access, outputs);
+        robe_gather(
+            params,
+            &robe,
+            &self.storage,
+            offsets,
+            hashes,
+            weights.unwrap_or_default(),
+            &self.memory,
+            access,
+            outputs,
+        );
         Ok(space)
     }
 
@@ -211,15 +221,26 @@ impl CpuSharedGroup {
     fn move_weights(&mut self, grad_outputs: GradSlice<'_>, scaler: &ScalerState) -> Result<(), Error> {
         let (params, robe, n) = &self.waiting(grad_outputs, "backward")?;
         let (memory, states, tables) = (&mut self.memory, &mut self.states, &mut self.tables);
-        let rate = &Rate::new(&self.config.optimizer);
         let space = self.train.as_mut().filter(|_| *n > 0);
         if let (Some(Space { hashes, access, .. }), Some(Scattered { sums, covered })) = (&space, &mut self.scattered) {
             robe_scatter(params, robe, scaler, hashes, access, grad_outputs, sums, covered);
-            robe_step(params, robe, sums, covered, memory, states, tables, rate);
+            robe_step(&self.rows, robe, sums, covered, memory, states, tables);
         } else if let Some(space) = space {
             let Sums { targets, accesses, scratch, .. } = Sums::new(params, robe, *n, space, grad_outputs, scaler)?;
             let update = if self.storage.plain() { robe_update } else { robe_blocks };
-            update(params, robe, &targets, &accesses, grad_outputs, &scratch, memory, states, tables, rate);
+            update(
+                &self.rows,
+                &self.storage,
+                params,
+                robe,
+                &targets,
+                &accesses,
+                grad_outputs,
+                &scratch,
+                memory,
+                states,
+                tables,
+            );
         }
         self.state.end_forward();
         Ok(())
@@ -274,7 +295,17 @@ impl Lookup for CpuSharedGroup {
         batch::check_same(self.state.wants_forward("weight_gradient")?, indices.len() as u64, count.into())?;
         let mut found = zeroed("grad_weights", indices.len())?;
         if let Some(Space { access, hashes, .. }) = &self.train {
-            robe_weight_gradient(params, robe, offsets, access, hashes, &self.memory, grad_outputs, &mut found);
+            robe_weight_gradient(
+                params,
+                robe,
+                &self.storage,
+                offsets,
+                access,
+                hashes,
+                &self.memory,
+                grad_outputs,
+                &mut found,
+            );
         }
         Ok(found)
     }
@@ -358,8 +389,8 @@ impl SharedArray for CpuSharedGroup {
             let (mut accesses, mut targets) = ([[0; 2]], [Target::default(); 2]);
             robe_given(step, &scaler.verdict(), tables, &mut accesses, &mut targets);
             let update = if self.storage.plain() { robe_update } else { robe_blocks };
-            let (gradient, rate) = (GradSlice::F32(gradient), &Rate::new(&self.config.optimizer));
-            update(params, robe, &targets, &accesses, gradient, &[], memory, states, tables, rate);
+            let gradient = GradSlice::F32(gradient);
+            update(&self.rows, &self.storage, params, robe, &targets, &accesses, gradient, &[], memory, states, tables);
         }
         self.state.end_forward();
         Ok(())

@@ -3,12 +3,12 @@
 use multiversion::multiversion;
 
 use crate::{
-    config::{OptimizerKind, with_rule},
+    config::{GroupConfig, Optimizer, OptimizerKind, with_rule},
     record::rows::{
         INFINITE, MAGNITUDE,
         lanes::{fold, padded},
     },
-    rules::{self, Element, Numbers},
+    rules::{self, Element, Numbers, OwnRule},
     table::row::{quad_width, row_lanes},
 };
 
@@ -165,6 +165,23 @@ fn moved_by<R: rules::Known, const KEEP: bool, const DECAYS: bool>(
 }
 
 impl RowStep {
+    /// The optimiser of a group in step number `t`.
+    #[must_use]
+    pub fn new(config: &GroupConfig, t: u32) -> Self {
+        let Optimizer { kind, lr, weight_decay, decoupled, clip_value, clip_norm, .. } = config.optimizer;
+        let [shrink, weight_decay] = if decoupled { [weight_decay, 0.0] } else { [0.0, weight_decay] };
+        let hyper = config.own().map_or(config.optimizer.hyper(), OwnRule::hyper);
+        let numbers = Numbers { lr, shrink, hyper, fix: [1.0; 2], own: 0.0, t };
+        Self {
+            kind,
+            numbers: if config.facts().corrects { numbers.at(t) } else { numbers },
+            weight_decay,
+            own_count: config.optimizer.counts_rows(),
+            clip_value: clip_value.unwrap_or_default(),
+            clip_norm: clip_norm.unwrap_or_default(),
+        }
+    }
+
     fn has_no_bounds(&self) -> bool {
         self.clip_value == 0.0 && self.clip_norm == 0.0
     }

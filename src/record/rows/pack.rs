@@ -97,7 +97,7 @@ pub(crate) fn pack_finite(
         Precision::Int8 => pack_codes::<8>(&random, &range, weights, record, payload_at),
         Precision::Int4 => pack_codes::<4>(&random, &range, weights, record, payload_at),
         Precision::Int2 => pack_codes::<2>(&random, &range, weights, record, payload_at),
-        Precision::Int4x32 => return int4x32::pack(layout, weights, record),
+        Precision::Int4x32 => return int4x32::pack(layout, weights, record, false),
     }
     true
 }

@@ -147,7 +147,8 @@ pub(crate) fn robe_blocks_by_facts() {
         let accesses: Vec<u32> = (0..100).flat_map(|_| [8 * source.random_range(0..20), 1f32.to_bits()]).collect();
         let grads: Vec<f32> = (0..160).map(|_| f32::from(source.random_range(1..9u8)) / 8.0).collect();
         let config = GroupConfig::new(&[16], 8).with_precision(Precision::Fp16).with_state(Some(StatePrecision::Int8));
-        let config = config.with_optimizer(rule(number).with_beta1(0.5).with_beta2(0.5)).with_seed(source.random());
+        let config =
+            config.with_optimizer(rule(number).with_lr(0.5).with_beta1(0.5).with_beta2(0.5)).with_seed(source.random());
         let of = |facts| Params { dim: 9, lanes: 16, facts, ..params(&config, &layout_of(&config), TRAIN, 2) };
         let rate = Rate { lr: 0.5, ..Rate::default() };
         let (mut weights, mut kept) = (vec![0; 64], vec![0; 2 * robe.state_words as usize]);
@@ -167,7 +168,10 @@ pub(crate) fn robe_blocks_by_facts() {
             let [_, _, _, _, grads, scratch, memory, states, tables, _] = &mut bindings[..] else { unreachable!() };
             let grads = GradSlice::F32(cast_slice(grads));
             let (params, accesses, scratch) = (of(facts), cast_slice(&accesses), cast_slice(scratch));
-            stages::robe_blocks(&params, &robe, &targets, accesses, grads, scratch, memory, states, tables, &rate);
+            let storage = stages::Storage::new(config.precision, &robe, params.each, facts);
+            stages::robe_blocks(
+                &config, &storage, &params, &robe, &targets, accesses, grads, scratch, memory, states, tables,
+            );
             assert!([&*states, &*tables] == [&found[7], &found[8]], "{what}");
             (weights, kept) = (found[6].clone(), found[7].clone());
         }

@@ -2,10 +2,7 @@
 
 use std::ops::Range;
 
-use crate::{
-    record::of_params::MEAN,
-    table::abi::{NONE, POOL_NONE, Params},
-};
+use crate::table::abi::{NONE, POOL_NONE, Params};
 
 /// The bags of a batch.
 #[derive(Clone, Copy)]
@@ -20,7 +17,7 @@ pub(crate) struct Bags<'a> {
 
 impl Bags<'_> {
     pub(crate) fn mean(&self) -> bool {
-        self.params.pooling == MEAN
+        self.params.averages()
     }
 
     /// The weight of an index, in a batch with weights.

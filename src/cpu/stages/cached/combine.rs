@@ -2,8 +2,10 @@
 
 use crate::{
     cpu::stages::cached::gradients::CHUNK,
-    record::of_params as record,
-    table::abi::{Params, Target},
+    table::{
+        abi::{Params, Target},
+        row::quad_width,
+    },
 };
 
 /// Adds the chunk sums of each heavy row: eight strided sums, then these in order. Mirror of
@@ -11,7 +13,8 @@ use crate::{
 pub(crate) fn combine(params: &Params, targets: &[Target], segment: &[u32], scratch: &mut [f32]) {
     let dim = params.dim as usize;
     let valid = targets[0].place as usize;
-    let partials = record::partials(params, scratch);
+    // The partial rows lie behind the bypassed ones.
+    let partials = &mut scratch[params.partials as usize * quad_width(params.dim) as usize..];
     let (mut total, mut strided) = (vec![0.0; dim], vec![0.0; dim]);
     for tile in 0..valid.div_ceil(CHUNK) {
         let one = targets[segment[((tile + 1) * CHUNK).min(valid) - 1] as usize + 1];

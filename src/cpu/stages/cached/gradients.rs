@@ -6,13 +6,10 @@ use half::f16;
 
 use crate::{
     host::trusted::{self, AHEAD},
-    record::{
-        of_params as record,
-        rows::{
-            gradients::{Gradient, Unscaled},
-            payload::{Floats, Weights},
-            sum::{Rows, add, prefetch_row, sum_rows},
-        },
+    record::rows::{
+        gradients::{Gradient, Unscaled},
+        payload::{Floats, Weights},
+        sum::{Rows, add, prefetch_row, sum_rows},
     },
     scaler::GradSlice,
     table::abi::{MERGE_CHUNK, Params},
@@ -59,7 +56,7 @@ impl Gradients<'_> {
 
     fn sum_of<K: Kind>(&self, grads: &[K::Stored], accesses: Range<usize>, sums: &mut [f32]) {
         let all = *self;
-        if self.params.weighted == 1 || self.params.pooling == record::MEAN {
+        if self.params.has_factors() {
             sum_rows(&Outputs::<K, true> { all, grads }, accesses, sums);
         } else {
             sum_rows(&Outputs::<K, false> { all, grads }, accesses, sums);

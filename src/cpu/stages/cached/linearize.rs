@@ -5,8 +5,10 @@ use crate::{
         count,
         counter::{OUT_OF_RANGE, PADDING},
     },
-    record::of_params::{MODE_ROWS, MODE_TRAIN},
-    table::abi::{Feature, NONE, POOL_NONE, Params, Step, count as counts},
+    table::{
+        abi::{Feature, NONE, POOL_NONE, Params, Step, count as counts},
+        params::MODE_ROWS,
+    },
 };
 
 const CLAMP: u32 = 1;
@@ -57,11 +59,11 @@ pub(crate) fn linearize(
             let Feature { table, base, rows, .. } = feature;
             let mut pads = feature.pads(index);
             if pads {
-                if params.mode == MODE_TRAIN {
+                if params.trains() {
                     count(tables, table, PADDING, 1);
                 }
             } else if index >= rows {
-                if params.mode == MODE_TRAIN {
+                if params.trains() {
                     count(tables, table, OUT_OF_RANGE, 1);
                 }
                 if params.out_of_range == CLAMP {
@@ -100,7 +102,7 @@ fn decide(
         step.error_table = features[(bag / params.bags_per_feature) as usize].table;
     } else if step.accesses > 0 {
         step.counts[counts::INDICES] = params.indices;
-        if params.mode == MODE_TRAIN {
+        if params.trains() {
             tables[0] = tables[0].wrapping_add(1);
         }
     }

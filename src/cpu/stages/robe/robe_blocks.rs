@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::{
+    config::GroupConfig,
     cpu::stages::{
         counters::{count, counter::SKIPPED_ROWS},
         robe::{
@@ -11,10 +12,13 @@ use crate::{
             robe_weight_sums::{GradientSums, SHARE},
         },
     },
-    record::{codec::Noise, of_params as record},
+    record::codec::Noise,
     robe::storage::Storage,
     scaler::GradSlice,
-    table::abi::{Params, Rate, Robe, Target},
+    table::{
+        abi::{Params, Robe, Target},
+        rng::Purpose,
+    },
 };
 
 /// `robe_update` for a packed array: the covered weights of a block move in FP32 and the block is packed again. If a
@@ -22,6 +26,8 @@ use crate::{
 /// `memory` and `states`
 /// are one window of the array. Mirror of `shaders/robe/robe_blocks.wgsl`.
 pub fn robe_blocks(
+    rows: &GroupConfig,
+    storage: &Storage,
     params: &Params,
     robe: &Robe,
     targets: &[Target],
@@ -31,14 +37,10 @@ pub fn robe_blocks(
     memory: &mut [u32],
     states: &mut [u32],
     tables: &mut [u32],
-    rate: &Rate,
 ) {
     let gradients = GradientSums::new(params, robe, targets, accesses, grad_outputs, scratch);
-    let (mover, storage, noise) = (
-        Mover::new(params, rate, targets[0].start),
-        Storage::of(params, robe),
-        record::noise(params, targets[0].start),
-    );
+    let (mover, storage, noise) =
+        (Mover::new(rows, targets[0].start), storage, Noise::new(rows, Purpose::Update, targets[0].start));
     let all = Packed { gradients, mover, weights: robe.weights, storage, noise };
     let end = robe.weights.min(robe.first + robe.window);
     let blocks = robe.first / robe.block..end.div_ceil(robe.block);
@@ -61,7 +63,7 @@ struct Packed<'a> {
     mover: Mover,
     /// Weights of the whole array.
     weights: u32,
-    storage: Storage,
+    storage: &'a Storage,
     noise: Noise,
 }
 

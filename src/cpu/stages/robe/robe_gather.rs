@@ -13,6 +13,7 @@ use crate::{
 pub(crate) fn robe_gather(
     params: &Params,
     robe: &Robe,
+    storage: &Storage,
     offsets: &[u32],
     hashes: &[u32],
     weights: &[f32],
@@ -23,7 +24,6 @@ pub(crate) fn robe_gather(
     let dim = robe.dim as usize;
     let bags = Bags { params, offsets, places: hashes, weights };
     bags.coefficients(access);
-    let storage = Storage::of(params, robe);
     let row_of = |output: usize, row: &mut [f32]| {
         let mut room = vec![0.0; if storage.plain() { 0 } else { robe.reach as usize }];
         row.fill(0.0);

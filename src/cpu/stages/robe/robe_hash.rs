@@ -2,7 +2,6 @@
 
 use crate::{
     cpu::stages::counters::{Tally, counter::ACCESSES},
-    record::of_params::MODE_TRAIN,
     robe::hash::row_place,
     table::abi::{NONE, Params, Robe, Step, count},
 };
@@ -24,7 +23,7 @@ pub(crate) fn robe_hash(
     let mut tally = Tally::default();
     for (hash, &row) in hashes[..n].iter_mut().zip(keys) {
         *hash = if row == NONE { NONE } else { row_place(row, robe.stride, robe.rows) };
-        if row != NONE && params.mode == MODE_TRAIN {
+        if row != NONE && params.trains() {
             tally.count(params, tables, row, ACCESSES);
         }
     }

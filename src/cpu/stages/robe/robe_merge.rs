@@ -3,7 +3,7 @@
 use crate::{
     cpu::stages::cached::gradients::CHUNK,
     host::spread::each_row,
-    record::{of_params::MEAN, rows::gradients::Gradient as _},
+    record::rows::gradients::Gradient as _,
     robe::UNCOVERED,
     scaler::GradSlice,
     table::abi::{Params, Robe, Target},
@@ -38,7 +38,7 @@ impl Gradients<'_> {
 
     /// Sums chunks, in sorted order, at their weight `e`.
     pub(crate) fn sum(&self, chunks: std::ops::Range<u32>, e: u32) -> Sum {
-        let factors = self.params.weighted == 1 || self.params.pooling == MEAN;
+        let factors = self.params.has_factors();
         let mut sum = Sum::default();
         for &[first, coefficient] in &self.accesses[chunks.start as usize..chunks.end as usize] {
             if e >= self.reach(first) {

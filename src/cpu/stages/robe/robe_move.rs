@@ -1,10 +1,9 @@
 //! Moves one weight of a shared array by its gradient, as `shaders/shared/robe_move.wgsl` does.
 
 use crate::{
-    config::with_rule,
-    record::{of_params, rows::optimise::RowStep},
+    config::{GroupConfig, with_rule},
+    record::rows::optimise::RowStep,
     rules::{Element, Known as _},
-    table::abi::{Params, Rate},
 };
 
 /// The optimiser of a step. Twin of `shaders/shared/robe_move.wgsl`.
@@ -13,8 +12,8 @@ pub(crate) struct Mover(RowStep);
 
 impl Mover {
     /// The optimiser of step number `t`.
-    pub(crate) fn new(params: &Params, rate: &Rate, t: u32) -> Self {
-        Self(of_params::rule(params, rate, t))
+    pub(crate) fn new(rows: &GroupConfig, t: u32) -> Self {
+        Self(RowStep::new(rows, t))
     }
 
     /// Moves a weight and its states, as many as the rule has, by the sum of its gradients. Returns 1 if the sum or a new value is not

@@ -1,7 +1,7 @@
 //! CPU mirror of `shaders/robe/robe_scatter.wgsl`: adds every gradient to its weight's sum, atomically.
 
 use crate::{
-    record::{of_params::MEAN, rows::gradients::Gradient as _},
+    record::rows::gradients::Gradient as _,
     robe::hash::chunk_start,
     scaler::GradSlice,
     table::abi::{NONE, Params, Robe, ScalerState},
@@ -22,7 +22,7 @@ pub(crate) fn robe_scatter(
     if scaler.overflow != 0 {
         return;
     }
-    let (factors, marks) = (params.weighted == 1 || params.pooling == MEAN, robe.marks == 1);
+    let (factors, marks) = (params.has_factors(), robe.marks == 1);
     let gradient = |at: usize| match grad_outputs {
         GradSlice::F32(gradients) => gradients[at],
         GradSlice::F16(gradients) => gradients[at].value(),

@@ -1,26 +1,26 @@
 //! CPU mirror of `shaders/robe/robe_step.wgsl`: the optimiser on scattered sums.
 
 use crate::{
+    config::GroupConfig,
     cpu::stages::{
         counters::{count, counter::SKIPPED_ROWS},
         robe::robe_move::Mover,
     },
-    table::abi::{Params, Rate, Robe},
+    table::abi::Robe,
 };
 
 /// Moves each covered weight by its sum, once, and clears sums and marks. Mirror of `shaders/robe/robe_step.wgsl`.
 pub(crate) fn robe_step(
-    params: &Params,
+    rows: &GroupConfig,
     robe: &Robe,
     sums: &mut [f32],
     covered: &mut [u32],
     memory: &mut [u32],
     states: &mut [u32],
     tables: &mut [u32],
-    rate: &Rate,
 ) {
-    let (mover, marks) = (Mover::new(params, rate, tables[0]), robe.marks == 1);
-    let each = params.each as usize;
+    let (mover, marks) = (Mover::new(rows, tables[0]), robe.marks == 1);
+    let each = rows.facts().states.len();
     let (memory, states): (&mut [f32], &mut [f32]) =
         (bytemuck::cast_slice_mut(memory), bytemuck::cast_slice_mut(states));
     let mut skipped = 0;

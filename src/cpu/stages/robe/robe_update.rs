@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::{
+    config::GroupConfig,
     cpu::stages::{
         counters::{count, counter::SKIPPED_ROWS},
         robe::{
@@ -10,13 +11,16 @@ use crate::{
             robe_weight_sums::{GradientSums, SHARE},
         },
     },
+    robe::storage::Storage,
     scaler::GradSlice,
-    table::abi::{Params, Rate, Robe, Target},
+    table::abi::{Params, Robe, Target},
 };
 
 /// Sums the gradients that each weight gets, over ascending starts, and moves it once. Going over all weights or over the starts
 /// gives the same result. `memory` and `states` are one window of the array. Mirror of `shaders/robe/robe_update.wgsl`.
 pub(crate) fn robe_update(
+    rows: &GroupConfig,
+    storage: &Storage,
     params: &Params,
     robe: &Robe,
     targets: &[Target],
@@ -26,11 +30,10 @@ pub(crate) fn robe_update(
     memory: &mut [u32],
     states: &mut [u32],
     tables: &mut [u32],
-    rate: &Rate,
 ) {
     let gradients = GradientSums::new(params, robe, targets, accesses, grad_outputs, scratch);
-    let each = params.each as usize;
-    let all = Covered { gradients, mover: Mover::new(params, rate, targets[0].start), each };
+    let each = storage.states_each();
+    let all = Covered { gradients, mover: Mover::new(rows, targets[0].start), each };
     let window = robe.window.min(robe.weights - robe.first) as usize;
     let memory: &mut [f32] = bytemuck::cast_slice_mut(&mut memory[..window]);
     // Without states `states` is a dummy.

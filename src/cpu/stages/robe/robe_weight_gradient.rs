@@ -14,6 +14,7 @@ use crate::{
 pub(crate) fn robe_weight_gradient(
     params: &Params,
     robe: &Robe,
+    storage: &Storage,
     offsets: &[u32],
     access: &[[u32; 2]],
     hashes: &[u32],
@@ -22,7 +23,6 @@ pub(crate) fn robe_weight_gradient(
     grad_weights: &mut [f32],
 ) {
     let dim = robe.dim as usize;
-    let storage = Storage::of(params, robe);
     each_weight(&Bags { params, offsets, places: hashes, weights: &[] }, access, grad_weights, dim, |hash, output| {
         let mut room = vec![0.0; if storage.plain() { 0 } else { robe.reach as usize }];
         let chunks = grad_outputs[output * dim..][..dim].chunks(robe.chunk as usize);
