@@ -16,10 +16,6 @@ const CONFIDENCE: f64 = 0.95;
 /// The loss in percent of FP32's that Yang 2020 calls neutral.
 const NEUTRAL: f64 = 0.02;
 
-/// The largest half width, in percent, of an interval around 0 that counts as neutral. A wider one may hold 0 by scatter alone. The limit
-/// is a convention: a smaller cost, such as FP16's with nearest rounding (about 0.1 % on author), can still hide in such an interval.
-const TOO_WIDE: f64 = 0.5;
-
 /// The fewest seeds that are judged. With two seeds Student's t is 12.7.
 const LEAST_SEEDS: usize = 3;
 
@@ -59,13 +55,23 @@ impl Interval {
         Some(Self { mean, ends: half.map(|half| (mean - half, mean + half)), seeds })
     }
 
-    /// Whether a change is no loss: its interval ends below 0.02 %, or holds 0. `None` with too few seeds, or if the interval is too wide.
-    fn no_worse(&self) -> Option<bool> {
+    /// Whether a change is neutral: yes if the whole interval is at most 0.02 %, no if it lies above. `None` otherwise, and with too few seeds.
+    fn is_neutral(&self) -> Option<bool> {
         let (low, high) = self.ends.filter(|_| self.seeds >= LEAST_SEEDS)?;
-        let neutral = -NEUTRAL <= low && high <= NEUTRAL;
-        let holds_0 = low <= 0.0 && high >= 0.0;
-        let said = neutral || !holds_0 || high - self.mean <= TOO_WIDE;
-        said.then_some(neutral || high < 0.0 || holds_0)
+        (high <= NEUTRAL || low > NEUTRAL).then_some(high <= NEUTRAL)
+    }
+
+    /// The probability that a true change of 0.02 % has a mean that is at least as far from it: the test that [`is_neutral`](Self::is_neutral) makes.
+    fn chance(&self) -> f64 {
+        let Some((low, high)) = self.ends else { return 1.0 };
+        let freedom = self.seeds as f64 - 1.0;
+        let law = StudentsT::new(0.0, 1.0, freedom).ok();
+        let far = (self.mean - NEUTRAL).abs();
+        law.map_or(1.0, |law| {
+            let error = (high - low) / 2.0 / law.inverse_cdf(0.5 + CONFIDENCE / 2.0);
+            // All seeds alike: no chance, unless the mean is the bound.
+            if error > 0.0 { 2.0 * law.sf(far / error) } else { f64::from(u8::from(far == 0.0)) }
+        })
     }
 
     /// The mean as a record. Scores and changes have the interval as their spread.
@@ -112,6 +118,8 @@ pub(crate) struct Cell {
 
 /// The increase of the test log-loss against the first setting in percent.
 const CHANGE: &str = "test loss change";
+/// The decrease of the test accuracy against the first setting in percent (Yang 2020, eq. 1).
+const DROP: &str = "accuracy drop";
 const STEPS_TO_GOAL: &str = "steps to goal";
 const TIME_TO_GOAL: &str = "time to goal";
 /// The hit rate of each table that has a cache, which is in `table` beside the setting.
@@ -142,8 +150,7 @@ const FIGURES: [Column; 25] = [
     ("a step", Unit::Seconds, |run| Some(run.outcome.step_seconds)),
     ("of it tables", Unit::Seconds, |run| Some(run.outcome.tables_seconds)),
     (CHANGE, Unit::Change, |run| run.base.as_ref().map(|base| 100.0 * (run.outcome.loss - base.loss) / base.loss)),
-    // Yang 2020, eq. 1
-    ("accuracy drop", Unit::Change, |run| {
+    (DROP, Unit::Change, |run| {
         let base = run.base.as_ref()?.accuracy?;
         Some(100.0 * (base - run.outcome.accuracy?) / base)
     }),
@@ -172,8 +179,10 @@ pub(crate) fn names<'de, D: Deserializer<'de>>(file: D) -> Result<Vec<String>, D
     }
 }
 
+const NEUTRAL_VERDICT: &str = "no worse than fp32";
+
 /// The names in the settings of records, and `what`, which is the figure itself.
-pub(crate) const PLACES: [&str; 20] = [
+pub(crate) const PLACES: [&str; 21] = [
     "what",
     "tables",
     "setting",
@@ -190,7 +199,8 @@ pub(crate) const PLACES: [&str; 20] = [
     "batch",
     "loss scale",
     "batches",
-    "no worse than fp32",
+    NEUTRAL_VERDICT,
+    "after Holm",
     "times fewer bytes",
     "table",
     "after steps",
@@ -273,12 +283,17 @@ impl Cell {
         self.figure(what).map(|figure| figure.mean)
     }
 
-    /// Whether the loss is no more than FP32's. It can be judged if no run failed, every seed has a run to compare with, and some table has
-    /// low precision, which shows in the formula of memory.
-    fn verdict(&self) -> &'static str {
+    /// The change that is judged: the drop of the accuracy, as in the paper, and the change of the loss where a task has no accuracy. It can be judged if no
+    /// run failed, every seed has a run to compare with, and some table has low precision, which shows in the formula of memory.
+    fn judged(&self) -> Option<Interval> {
         let sound = self.failed == 0 && self.runs.iter().all(|run| run.base.is_some());
-        let change = self.figure(CHANGE).filter(|_| sound && self.mean("memory by formula") != Some(1.0));
-        match change.and_then(|change| change.no_worse()) {
+        let change = self.figure(DROP).filter(|drop| drop.seeds == self.runs.len()).or_else(|| self.figure(CHANGE));
+        change.filter(|_| sound && self.mean("memory by formula") != Some(1.0))
+    }
+
+    /// Whether the accuracy is neutral beside FP32's.
+    fn verdict(&self) -> &'static str {
+        match self.judged().and_then(|change| change.is_neutral()) {
             _ if self.base.is_none() => "",
             None => "unmeasured",
             Some(true) => "yes",
@@ -319,7 +334,7 @@ impl Cell {
             .with("batch", hyper.batch as f64)
             .with("loss scale", String::from(hyper.loss_scale));
         found = found.with("batches", if hyper.hot_batches { "by heat" } else { "shuffled" });
-        found.with("no worse than fp32", self.verdict())
+        found.with(NEUTRAL_VERDICT, self.verdict())
     }
 }
 
@@ -345,13 +360,33 @@ pub(crate) fn cells(done: &[Done], goal: Option<(Goal, u64)>) -> Vec<Cell> {
     cells
 }
 
+/// The verdicts that stand when all cells are judged at once: with Holm's correction the chance that any of them is wrong is at most 5 %.
+fn after_holm(cells: &[Cell]) -> Vec<&'static str> {
+    let chance = |cell: &Cell| cell.judged().filter(|change| change.seeds >= LEAST_SEEDS).map(|change| change.chance());
+    let mut order: Vec<(f64, usize)> = cells
+        .iter()
+        .enumerate()
+        .filter_map(|(at, cell)| Some((chance(cell).filter(|_| cell.base.is_some())?, at)))
+        .collect();
+    order.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (count, mut stands) = (order.len(), true);
+    let mut found: Vec<_> = cells.iter().map(|cell| if cell.base.is_none() { "" } else { "unmeasured" }).collect();
+    for (rank, (chance, at)) in order.into_iter().enumerate() {
+        stands &= chance * (count - rank) as f64 <= 1.0 - CONFIDENCE;
+        if stands {
+            found[at] = cells[at].verdict();
+        }
+    }
+    found
+}
+
 /// Figures and changes of each cell: means over the seeds with their intervals, quotients, and the curve of the first seed.
 pub(crate) fn records(task: &str, cells: &[Cell]) -> Vec<Measurement> {
     let mut records = Vec::new();
-    for cell in cells {
+    for (cell, after_holm) in cells.iter().zip(after_holm(cells)) {
         let first = cell.base.map_or(cell, |base| &cells[base]);
         let fewer = first.mean("kept").zip(cell.mean("kept")).map_or(f64::NAN, |(first, kept)| first / kept);
-        let setting = cell.place().with("times fewer bytes", fewer);
+        let setting = cell.place().with("after Holm", after_holm).with("times fewer bytes", fewer);
         for (what, unit, _) in FIGURES {
             let Some(figure) = cell.figure(what) else { continue };
             records.push(figure.record(what, task, &setting, unit));
@@ -387,12 +422,17 @@ mod tests {
         // Mean 0, variance 10: the quantile itself for ten seeds, 2.262, and no other, such as the normal distribution's.
         let ten = Interval::of(&[3.0, -3.0, 3.0, -3.0, 3.0, -3.0, 3.0, -3.0, 3.0, -3.0]).unwrap();
         assert!((ten.ends.unwrap().1 - 2.2622).abs() < 1e-3, "{ten:?}");
-        let no_worse = |values: &[f64]| Interval::of(values).unwrap().no_worse();
-        assert_eq!(no_worse(&[1.0, 2.0, 3.0]), None, "too wide");
-        assert_eq!(no_worse(&[0.01, 0.0101, 0.0102]), Some(true), "above 0, and neutral");
-        assert_eq!(no_worse(&[0.03, 0.0301, 0.0302]), Some(false), "above neutral");
-        assert_eq!([&[-0.1, 0.0, 0.1][..], &[-9.0, -9.1, -9.2]].map(no_worse), [Some(true); 2]);
-        assert_eq!([&[0.0][..], &[0.0, 0.01]].map(no_worse), [None; 2], "few seeds");
+        let is_neutral = |values: &[f64]| Interval::of(values).unwrap().is_neutral();
+        assert_eq!(is_neutral(&[0.01, 0.0101, 0.0102]), Some(true), "above 0, and neutral");
+        assert_eq!(is_neutral(&[-9.0, -9.1, -9.2]), Some(true), "better");
+        assert_eq!(is_neutral(&[0.03, 0.0301, 0.0302]), Some(false), "above neutral");
+        assert_eq!([&[-0.1, 0.0, 0.1][..], &[0.0, 0.02, 0.04]].map(is_neutral), [None; 2], "the interval holds 0.02");
+        assert_eq!([&[0.0][..], &[0.0, 0.01]].map(is_neutral), [None; 2], "few seeds");
+        // t is 2 / (1 / sqrt(3)) = 3.4641 with two degrees of freedom: 0.0742. An interval that ends at 0.02 has a chance of 5 %.
+        let chance = |values: &[f64]| Interval::of(values).unwrap().chance();
+        assert!((chance(&[1.02, 2.02, 3.02]) - 0.074_18).abs() < 1e-4, "{}", chance(&[1.02, 2.02, 3.02]));
+        let ends = Interval { mean: -1.0, ends: Some((-2.02, 0.02)), seeds: 7 };
+        assert!((ends.chance() - 0.05).abs() < 1e-9, "{}", ends.chance());
         assert_eq!((Interval::of(&[]), Interval::of(&[0.5]).unwrap().ends), (None, None));
     }
 
@@ -427,14 +467,48 @@ mod tests {
         let change = found[1].figure(CHANGE).unwrap();
         assert!((change.mean - 0.1).abs() < 1e-9 && change.ends.unwrap().1 < 0.35, "{change:?}");
         assert_eq!((found[0].figure(CHANGE), found[2].failed), (None, 1));
-        assert_eq!(verdicts(1.0), ["", "yes", "unmeasured"]);
-        assert_eq!(verdicts(100.0), ["", "unmeasured", "unmeasured"], "a wide interval");
+        assert_eq!(verdicts(1.0), ["", "unmeasured", "unmeasured"], "0.1 ± 0.25 % may be neutral, and may not");
+        assert_eq!(verdicts(-100.0), ["", "unmeasured", "unmeasured"], "-10 ± 25 %");
         assert_eq!(verdicts(0.0)[1], "yes");
         let mut worse = done(0.0);
         worse[3..6].iter_mut().for_each(|run| run.outcome.as_mut().unwrap().loss *= 1.01);
         assert_eq!(cells(&worse, None)[1].verdict(), "no");
+        // The accuracy decides where there is one.
+        let mut more = worse.clone();
+        for (at, run) in more.iter_mut().take(6).enumerate() {
+            run.outcome.as_mut().unwrap().accuracy = Some(0.75 + 0.001 * f64::from(at >= 3));
+        }
+        assert_eq!(cells(&more, None)[1].verdict(), "yes");
+        more[4].outcome.as_mut().unwrap().accuracy = None;
+        assert_eq!(cells(&more, None)[1].verdict(), "no", "a run without accuracy");
         worse[1].outcome = Err("made up".to_owned());
         assert_eq!(cells(&worse, None)[1].verdict(), "unmeasured", "a seed without FP32");
+    }
+
+    /// Two cells, one of which is neutral with a chance of 2.5 %, the other with 4 %: alone both are, at once only if 2.5 % are at most half of 5 %.
+    #[test]
+    fn many_verdicts_are_corrected() {
+        let mut done = done(0.0);
+        done[8].outcome = done[7].outcome.clone();
+        let stands = |done: &[Done]| after_holm(&cells(done, None));
+        let set = |done: &mut [Done], drops: [f64; 3], at: usize| {
+            for (run, drop) in done[at..].iter_mut().zip(drops) {
+                run.outcome.as_mut().unwrap().accuracy = Some(0.5 * (1.0 - drop / 100.0));
+            }
+        };
+        set(&mut done, [0.0; 3], 0);
+        // Student's t of 0.975 and 0.98 with two degrees of freedom, for one half and for the other, times the error 0.01 / sqrt(3).
+        let drops = |t: f64| [-0.01, 0.0, 0.01].map(|by| 0.02 - t * 0.01 / 3f64.sqrt() + by);
+        let quantile = |chance: f64| StudentsT::new(0.0, 1.0, 2.0).unwrap().inverse_cdf(1.0 - chance / 2.0);
+        set(&mut done, drops(quantile(0.024)), 3);
+        set(&mut done, drops(quantile(0.04)), 6);
+        let verdicts = |done: &[Done]| cells(done, None).iter().map(Cell::verdict).collect::<Vec<_>>();
+        assert_eq!([verdicts(&done), stands(&done)], [["", "yes", "yes"]; 2]);
+        set(&mut done, drops(quantile(0.026)), 3);
+        assert_eq!([verdicts(&done), stands(&done)], [["", "yes", "yes"], ["", "unmeasured", "unmeasured"]]);
+        set(&mut done, drops(quantile(0.024)), 3);
+        set(&mut done, drops(quantile(0.06)), 6);
+        assert_eq!([verdicts(&done), stands(&done)], [["", "yes", "unmeasured"]; 2]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::run::{self, Outcome, RunOptions};
 use crate::scaling::rate;
 use crate::setting::{Setting, Setup};
 use crate::tables;
-use crate::task::{Task, fingerprint};
+use crate::task::{Bounds, Task, fingerprint};
 use crate::tasks;
 use anyhow::{Context as _, anyhow, bail};
 use hotrow_dist::Comm as _;
@@ -309,14 +309,16 @@ impl<'a> Lab<'a> {
         let lines = warnings.iter().map(|warning| format!("\nwarning: {warning}")).collect::<String>();
         text += &if lines.is_empty() { lines } else { lines + "\n" };
         let loss = cells.first().and_then(|cell| cell.figure("test loss"));
-        if let Some(([blind, best], loss)) = about.bounds.zip(loss.map(|loss| loss.mean)) {
-            let share = match (blind - loss) / (blind - best) {
-                share if share < 0.0 => "none".to_owned(),
-                share => format!("{:.0} %", 100.0 * share),
+        if let Some((bounds, loss)) = about.bounds.zip(loss.map(|loss| loss.mean)) {
+            let Bounds { blind, floor, best } = bounds;
+            let way = |loss| match bounds.way(loss) {
+                way if way < 0.0 => "none".to_owned(),
+                way => format!("{way:.0} %"),
             };
-            let loss = Unit::Score.show(loss);
+            let (share, of_floor, loss) = (way(loss), way(floor), Unit::Score.show(loss));
             text += &format!(
-                "\nfp32 comes to {loss}: {share} of the way from the base rate's {blind:.4} to the best reachable {best:.4}\n"
+                "\nfp32 comes to {loss}: {share} of the way from the base rate's {blind:.4} to the best reachable {best:.4}; the floor, which is the \
+                 best without the rows of the large tables, is {floor:.4}: {of_floor} of the way\n"
             );
         }
         output::print(text.trim_end())?;

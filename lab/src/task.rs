@@ -17,8 +17,26 @@ pub(crate) struct About {
     pub(crate) target: Target,
     pub(crate) train: usize,
     pub(crate) test: usize,
-    /// For generated data: the loss of predicting the base rate, and the lowest reachable loss.
-    pub(crate) bounds: Option<[f64; 2]>,
+    /// For generated data: the losses that models lie between.
+    pub(crate) bounds: Option<Bounds>,
+}
+
+/// Losses that are known of generated data.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Of predicting the base rate.
+    pub(crate) blind: f64,
+    /// The lowest reachable one without the rows of large tables.
+    pub(crate) floor: f64,
+    /// The lowest reachable one.
+    pub(crate) best: f64,
+}
+
+impl Bounds {
+    /// How far a loss is on the way from the base rate's to the best, in percent.
+    pub(crate) fn way(&self, loss: f64) -> f64 {
+        100.0 * (self.blind - loss) / (self.blind - self.best)
+    }
 }
 
 /// Data, tables and a model.

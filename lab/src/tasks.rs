@@ -4,6 +4,7 @@ mod args;
 mod bags;
 mod cardinalities;
 mod dlrm;
+mod validation;
 mod words;
 
 #[cfg(test)]
@@ -27,10 +28,11 @@ pub(crate) const fn defaults(name: TaskName) -> (u32, Hyper) {
 
 /// Loads or generates the data of a task.
 pub(crate) fn open(args: &TaskArgs, source: &Source<'_>) -> anyhow::Result<Box<dyn Task>> {
-    Ok(match args.name(source.data) {
+    let task: Box<dyn Task> = match args.name(source.data) {
         TaskName::Author => Box::new(bags::author(args, source)?),
         TaskName::Words => Box::new(words::Words::open(source)?),
         TaskName::Readmission => Box::new(bags::readmission(source)?),
         TaskName::Dlrm => Box::new(dlrm::Dlrm::open(args, source.seed)?),
-    })
+    };
+    Ok(if args.validation { Box::new(validation::Validation::of(task)) } else { task })
 }

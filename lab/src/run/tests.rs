@@ -84,7 +84,7 @@ fn over(
 #[test]
 fn it_learns_but_not_more_than_there_is() {
     let task = small([8000, 4000], 1);
-    let [blind, best] = task.about().bounds.unwrap();
+    let Bounds { blind, best, .. } = task.about().bounds.unwrap();
     let trained = |end| {
         let options = with(|options| (options.hyper.batch, options.hyper.decay, options.end) = (64, false, end));
         run(&task, &[Setting::FP32; 26], 1, &options, &Keep::default(), &|_| {}, None).unwrap()

@@ -36,8 +36,12 @@ pub(crate) struct TaskArgs {
     pub(crate) cardinalities: Option<Cardinalities>,
     /// Dlrm: generated samples after which other rows are popular.
     pub(crate) drift: Option<NonZero<u32>>,
+    /// Dlrm: the share of the generated logit's variance that is of large tables.
+    large_share: Option<f64>,
     /// Dlrm: what is above the tables.
     pub(crate) model: Above,
+    /// Test on a tenth of the training samples, which are not trained on.
+    pub(crate) validation: bool,
     small_table: Option<u32>,
     limit: Option<NonZero<u32>>,
 }
@@ -45,7 +49,8 @@ pub(crate) struct TaskArgs {
 impl TaskArgs {
     /// The task, as named, or by the available data.
     pub(crate) fn name(&self, data: Option<&Path>) -> TaskName {
-        let of_clicks = self.criteo.is_some() || self.cardinalities.is_some() || self.drift.is_some();
+        let of_clicks =
+            self.criteo.is_some() || self.cardinalities.is_some() || self.drift.is_some() || self.large_share.is_some();
         let by_data = if data.is_some() && !of_clicks { TaskName::Author } else { TaskName::Dlrm };
         self.name.unwrap_or(by_data)
     }
@@ -53,6 +58,12 @@ impl TaskArgs {
     /// Tables of at most this many rows stay in FP32, since there is little to save: 1,000 in Yang 2020 (4.3), 1,000,000 in Zhang 2018 (4).
     pub(crate) fn small_table(&self) -> u32 {
         self.small_table.unwrap_or(1000)
+    }
+
+    pub(crate) fn large_share(&self) -> anyhow::Result<f64> {
+        let share = self.large_share.unwrap_or(0.5);
+        ensure!((0.0..=1.0).contains(&share), "large-share: wanted a part of 1, such as 0.5, found {share}");
+        Ok(share)
     }
 
     pub(crate) fn limit(&self) -> Option<usize> {
@@ -69,6 +80,7 @@ impl TaskArgs {
             ("packed", self.packed.is_some(), TaskName::Dlrm),
             ("cardinalities", self.cardinalities.is_some(), TaskName::Dlrm),
             ("drift", self.drift.is_some(), TaskName::Dlrm),
+            ("large-share", self.large_share.is_some(), TaskName::Dlrm),
         ] {
             ensure!(!given || task == wanted, format!("{key}: wanted task {wanted:?}, found {task:?}").to_lowercase());
         }
@@ -76,6 +88,11 @@ impl TaskArgs {
             self.drift.is_none() || self.criteo.is_none(),
             "drift: wanted generated clicks, found criteo; leave one out"
         );
+        ensure!(
+            self.large_share.is_none() || self.criteo.is_none(),
+            "large-share: wanted generated clicks, found criteo; leave one out"
+        );
+        self.large_share()?;
         ensure!(
             self.packed.is_none() || self.criteo.is_some(),
             "packed: wanted criteo beside it, found none; give that"

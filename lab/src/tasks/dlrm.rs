@@ -13,19 +13,20 @@ use crate::dense::Dense;
 use crate::hyper::Hyper;
 use crate::metrics::Score;
 use crate::order::Mixed;
-use crate::task::{About, Task};
+use crate::task::{About, Bounds, Task};
 use criteo::Sample;
 use hotrow::{Init, Pooling};
 use hotrow_report::trace::{CRITEO_CATEGORIES, CRITEO_COUNTS};
 use model::Above;
 use packed::Packed;
+use planted::Law;
 use std::{num::NonZero, ops::Range};
 
 pub(super) const HYPER: Hyper = Hyper::adagrad(16, 128, 0.02);
 
 /// The default number of samples of the generated set.
 const TRAIN: usize = 150_000;
-const TEST: usize = 30_000;
+const TEST: usize = 300_000;
 
 #[derive(Debug)]
 pub(crate) struct Dlrm {
@@ -45,19 +46,24 @@ enum Clicks {
 fn generated(
     cardinalities: &Cardinalities,
     [train, test]: [usize; 2],
-    (above, drift): (Above, Option<u32>),
+    (above, law): (Above, Law),
     seed: u64,
 ) -> anyhow::Result<Dlrm> {
-    let set = planted::generate(&cardinalities.rows, train, test, drift, seed)?;
-    let (entropy, blind, Score { loss, auc, .. }) = (set.entropy(), set.blind_loss(), set.score());
-    let drifts = drift.map_or_else(String::new, |every| format!(", other rows popular after every {every} samples"));
+    let set = planted::generate(&cardinalities.rows, [train, test], law, seed)?;
+    let (bounds, Score { loss, auc, .. }) = (set.bounds(), set.score());
+    let drifts =
+        law.drift.map_or_else(String::new, |every| format!(", other rows popular after every {every} samples"));
+    let Bounds { blind, floor, best } = bounds;
     let source = format!(
-        "generated click log of Criteo's shape, seed {seed}{drifts}; best reachable log-loss {entropy:.4} ({loss:.4} on the labels drawn), \
-         AUC {:.4}; with no features at all: {blind:.4}",
-        auc.unwrap_or(f64::NAN)
+        "generated click log of Criteo's shape, seed {seed}{drifts}; best reachable log-loss {best:.4} ({loss:.4} on the labels drawn), \
+         AUC {:.4}; without the tables of more than 1,000 rows, which have {:.0} % of the logit's variance: {floor:.4}; with no features at all: \
+         {blind:.4}",
+        auc.unwrap_or(f64::NAN),
+        100.0 * law.large_share
     );
-    let about = About { bounds: Some([blind, entropy]), ..about(&source, [train, test], cardinalities, above) };
-    Ok(Dlrm { about, above, clicks: Clicks::Generated { train: set.train, test: set.test, drifts: drift.is_some() } })
+    let about = About { bounds: Some(bounds), ..about(&source, [train, test], cardinalities, above) };
+    let drifts = law.drift.is_some();
+    Ok(Dlrm { about, above, clicks: Clicks::Generated { train: set.train, test: set.test, drifts } })
 }
 
 fn about(source: &str, [train, test]: [usize; 2], cardinalities: &Cardinalities, above: Above) -> About {
@@ -92,7 +98,7 @@ impl Dlrm {
             return generated(
                 &args.cardinalities.clone().unwrap_or_default(),
                 [train, TEST],
-                (args.model, args.drift.map(NonZero::get)),
+                (args.model, Law { drift: args.drift.map(NonZero::get), large_share: args.large_share()? }),
                 seed,
             );
         };
@@ -162,7 +168,7 @@ impl Task for Dlrm {
 #[cfg(test)]
 pub(crate) fn small(samples: [usize; 2], seed: u64) -> Dlrm {
     let cardinalities = "300".parse().unwrap();
-    generated(&cardinalities, samples, (Above::Dlrm, None), seed).unwrap()
+    generated(&cardinalities, samples, (Above::Dlrm, Law { drift: None, large_share: 0.5 }), seed).unwrap()
 }
 
 #[cfg(test)]

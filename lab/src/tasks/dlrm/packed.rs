@@ -237,7 +237,7 @@ mod tests {
     /// category in every other field; the other rows of a table become 32 bits of their own each.
     fn planted_lines() -> (Vec<Sample>, String) {
         let rows = std::array::from_fn(|table| [9, 300, 5000][table % 3]);
-        let set = planted::generate(&rows, 858, 142, None, 44).unwrap();
+        let set = planted::generate(&rows, [858, 142], planted::Law { drift: None, large_share: 0.5 }, 44).unwrap();
         let samples = [set.train, set.test].concat();
         let line = |(at, sample): (usize, &Sample)| {
             let zero = |at: usize| ["0", "", "-1", "-3"][at % 4].to_owned();
