@@ -11,6 +11,7 @@ mod golden;
 mod gpu;
 mod info;
 mod output;
+mod papers;
 mod plan;
 mod plan_dist;
 mod plan_robe;
