@@ -11,7 +11,7 @@ use hotrow_report::names::{self, COMPARED, list};
 use hotrow_report::object::{self, Field, Object, fields};
 use hotrow_report::options::{Backend, MOST_ROWS, Options, TraceArgs, generated_trace, whole};
 use hotrow_report::output;
-use hotrow_report::plot::{Chart, Panels, Series, Style};
+use hotrow_report::plot::{Chart, Panels, Style};
 use hotrow_report::progress::Progress;
 use hotrow_report::spec::read;
 use hotrow_report::trace::{self, Trace};
@@ -555,8 +555,7 @@ fn chart(outcomes: &[Object], args: &Args) -> Chart {
         let point = |outcome: &Object| (outcome.number("cache_percent"), 100.0 * outcome.number("hit_rate"));
         let mut points: Vec<(f64, f64)> = outcomes.iter().map(point).collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let style = Style { colour, dashed: kind == Kind::Of(Policy::Lfu), markers: true };
-        chart.series.push(Series { label, points, style, spread: Vec::new() });
+        chart.line(label, points, Style { colour, dashed: kind == Kind::Of(Policy::Lfu), markers: true });
     }
     chart
 }

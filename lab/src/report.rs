@@ -3,7 +3,7 @@
 use crate::figures;
 use crate::published::Published;
 use hotrow_report::plot::{Chart, Style};
-use hotrow_report::records::{self, Measurement, Select, Value};
+use hotrow_report::records::{self, Measurement, Select, shown};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
@@ -129,10 +129,10 @@ impl ChartOf {
         chart.lines(chosen, line, x, style);
         chart.series.retain(|series| series.points.len().min(places.len()) >= self.least);
         if self.places {
-            chart.x_names = places.iter().map(|&place| Value::from(place).to_string()).collect();
+            chart.x_names = places.iter().map(|&place| shown(&place.into())).collect();
             let middle = (chart.series.len() as f64 - 1.0) / 2.0;
             for (i, series) in chart.series.iter_mut().enumerate() {
-                series.points.iter_mut().for_each(|(x, _)| *x += (i as f64 - middle) * APART);
+                series.points.iter_mut().for_each(|(x, ..)| *x += (i as f64 - middle) * APART);
             }
         }
         chart.title = format!("{task}: {}", self.title);

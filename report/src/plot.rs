@@ -12,44 +12,18 @@ use kuva::render::figure::Figure;
 use kuva::render::layout::{Layout, TickFormat};
 use kuva::render::plots::Plot;
 use kuva::render::render::{Scene, render_multiple};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// Width of the drawing, about that of a README.
-const WIDTH: f64 = 900.0;
-
-/// Pixels of the PNG per unit of the drawing.
-const SCALE: f32 = 2.0;
-
-/// Number of letters that fit on a line of the title.
-const TITLE_LETTERS: usize = 80;
 
 /// Okabe and Ito's colours, which colour-blind eyes can tell apart, without the yellow that vanishes on white.
 const COLOURS: [&str; 8] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#888888"];
 
-/// Height of the drawing without its legend.
-const HEIGHT: f64 = 480.0;
+/// Width of the drawing, about that of a README, and its height without its legend.
+const SIZE: (f64, f64) = (900.0, 480.0);
 
-/// Height of a panel among others.
-const PANEL: f64 = 300.0;
-
-const LINE_WIDTH: f64 = 2.5;
-
-/// Lengths of dash and gap. kuva's PNG has them half as long, and its round ends take a line's width of each gap.
-const DASHES: &str = "16 14";
-
-/// The same in the legend, whose lines have room for two short dashes.
-const SHORT: &str = "3 7 3 1";
-
-const MARKER: f64 = 4.5;
-
-/// Space for the last number of a logarithmic x axis, which kuva forgets.
-const EDGE: f64 = 24.0;
-
-/// Height of an entry of the legend, since four lie in a line.
-const ENTRY: f64 = 4.5;
-
-const BAND: &str = "#888888";
+/// A place of a line: x, y, and the lengths of its error bar, down and up.
+pub type Point = (f64, f64, [f64; 2]);
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Style {
@@ -63,11 +37,9 @@ pub struct Style {
 #[derive(Clone, Debug)]
 pub struct Series {
     pub label: String,
-    /// (x, y) in drawing order. Points that are not finite, or not above 0 on a logarithmic axis, are left out.
-    pub points: Vec<(f64, f64)>,
+    /// In drawing order. Points that are not finite, or not above 0 on a logarithmic axis, are left out.
+    pub points: Vec<Point>,
     pub style: Style,
-    /// Lengths of each point's error bar, down and up; empty for none.
-    pub spread: Vec<(f64, f64)>,
 }
 
 /// A chart of lines over common axes.
@@ -100,18 +72,16 @@ pub struct Panels {
 impl Panels {
     /// Writes `stem.svg` and `stem.png` and returns their names.
     pub fn write(&self, stem: &Path) -> anyhow::Result<[PathBuf; 2]> {
-        let plots: Vec<_> = self.charts.iter().map(Chart::plots).collect::<anyhow::Result<_>>()?;
+        let drawn = self.charts.iter().map(Chart::drawn).collect::<anyhow::Result<Vec<_>>>()?;
+        let (plots, legends): (Vec<_>, Vec<_>) = drawn.into_iter().unzip();
         let layouts = self.charts.iter().zip(&plots).map(|(chart, plots)| chart.layout(plots).with_title_size(16));
         let (layouts, rows) = (layouts.collect(), plots.len().div_ceil(2));
-        let mut legend: Vec<LegendEntry> = Vec::new();
-        for entry in self.charts.iter().flat_map(Chart::legend) {
-            if legend.iter().all(|known| known.label != entry.label) {
-                legend.push(entry);
-            }
-        }
+        let mut legend: Vec<LegendEntry> = legends.concat();
+        let mut known = BTreeSet::new();
+        legend.retain(|entry| known.insert(entry.label.clone()));
         let figure = Figure::new(rows, 2).with_title(plain(&self.title)).with_title_size(18);
         let figure = figure.with_shared_legend_bottom().with_shared_legend_entries(legend);
-        let figure = figure.with_cell_size(WIDTH / 2.0, PANEL).with_layouts(layouts).with_plots(plots);
+        let figure = figure.with_cell_size(SIZE.0 / 2.0, 300.0).with_layouts(layouts).with_plots(plots);
         write(&figure.render(), stem)
     }
 }
@@ -120,6 +90,12 @@ impl Chart {
     /// An empty chart with linear axes fitted to the points.
     pub fn new(x_label: &str, y_label: &str) -> Self {
         Self { x_label: x_label.to_owned(), y_label: y_label.to_owned(), ..Self::default() }
+    }
+
+    /// Adds a line without error bars.
+    pub fn line(&mut self, label: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>, style: Style) {
+        let points = points.into_iter().map(|(x, y)| (x, y, [0.0; 2])).collect();
+        self.series.push(Series { label: label.into(), points, style });
     }
 
     /// Adds a line for each `label`. Its points ascend in `x` and have their intervals. The label of the y axis gets the unit.
@@ -137,20 +113,14 @@ impl Chart {
                 self.y_label = format!("{} ({unit})", self.y_label);
             }
             let at = self.series.iter().position(|series| series.label == label).unwrap_or_else(|| {
-                self.series.push(Series { label, points: Vec::new(), style: style(record), spread: Vec::new() });
+                self.line(label, [], style(record));
                 self.series.len() - 1
             });
-            self.series[at].points.push((x, factor * record.value));
-            if let Some(spread) = record.spread.filter(|_| record.unit.has_interval()) {
-                self.series[at].spread.push((record.value - spread.lowest, spread.highest - record.value));
-            }
+            let spread = record.spread.filter(|_| record.unit.has_interval());
+            let bar = spread.map_or([0.0; 2], |of| [record.value - of.lowest, of.highest - record.value]);
+            self.series[at].points.push((x, factor * record.value, bar));
         }
-        for series in &mut self.series {
-            let mut places: Vec<usize> = (0..series.points.len()).collect();
-            places.sort_by(|&a, &b| series.points[a].0.total_cmp(&series.points[b].0));
-            series.points = places.iter().map(|&at| series.points[at]).collect();
-            series.spread = places.iter().filter_map(|&at| series.spread.get(at).copied()).collect();
-        }
+        self.series.iter_mut().for_each(|series| series.points.sort_by(|a, b| a.0.total_cmp(&b.0)));
     }
 
     /// Writes `stem.svg` and `stem.png` and returns their names.
@@ -163,75 +133,63 @@ impl Chart {
         (!self.series.is_empty()).then(|| self.write(stem)).transpose()
     }
 
-    /// The lines of all series that have points.
-    fn plots(&self) -> anyhow::Result<Vec<Plot>> {
-        let mut plots = Vec::new();
+    /// The lines of all series that have points, and their legend, dashes included.
+    fn drawn(&self) -> anyhow::Result<(Vec<Plot>, Vec<LegendEntry>)> {
+        let (mut plots, mut legend) = (Vec::new(), Vec::new());
         for series in &self.series {
-            let (points, spread): (Vec<_>, Vec<_>) = self.placed(series).unzip();
+            let (points, bars): (Vec<_>, Vec<_>) =
+                self.placed(series).map(|(x, y, [down, up])| ((x, y), (down, up))).unzip();
             if points.is_empty() {
                 continue;
             }
-            let colour = COLOURS[series.style.colour % COLOURS.len()];
-            let (style, shape) = match series.style.dashed {
-                true => (LineStyle::Custom(DASHES.to_owned()), MarkerShape::Square),
+            let Style { colour, dashed, markers } = series.style;
+            let colour = COLOURS[colour % COLOURS.len()];
+            // Lengths of dash and gap. kuva's PNG has them half as long, and its round ends take a line's width of each gap.
+            let (style, shape) = match dashed {
+                true => (LineStyle::Custom("16 14".to_owned()), MarkerShape::Square),
                 false => (LineStyle::Solid, MarkerShape::Circle),
             };
             let line = LinePlot::new().with_data(points.iter().copied()).with_color(colour).with_line_style(style);
-            let mut line = line.with_stroke_width(LINE_WIDTH);
-            if !series.spread.is_empty() {
-                line = line.with_y_err_asymmetric(spread);
+            let mut line = line.with_stroke_width(2.5);
+            if bars.iter().any(|&bar| bar != (0.0, 0.0)) {
+                line = line.with_y_err_asymmetric(bars);
             }
             plots.push(Plot::Line(line));
-            if series.style.markers {
-                let dots = ScatterPlot::new().with_data(points).with_color(colour).with_size(MARKER).with_marker(shape);
+            if markers {
+                let dots = ScatterPlot::new().with_data(points).with_color(colour).with_size(4.5).with_marker(shape);
                 plots.push(Plot::Scatter(dots));
             }
+            let shape = if dashed || !markers { LegendShape::Line } else { LegendShape::Marker(MarkerShape::Circle) };
+            // Lines of the legend have room for two short dashes.
+            let dasharray = dashed.then(|| "3 7 3 1".to_owned());
+            legend.push(LegendEntry { label: plain(&series.label), color: colour.to_owned(), shape, dasharray });
         }
         ensure!(!plots.is_empty(), "plot: wanted at least one point to draw, found none");
-        Ok(plots)
-    }
-
-    /// The legend of all series that have points, dashes included.
-    fn legend(&self) -> impl Iterator<Item = LegendEntry> {
-        self.series.iter().filter(|series| self.placed(series).next().is_some()).map(
-            |Series { label, style, .. }| {
-                let shape = match style.dashed || !style.markers {
-                    true => LegendShape::Line,
-                    false => LegendShape::Marker(MarkerShape::Circle),
-                };
-                let (label, color) = (plain(label), COLOURS[style.colour % COLOURS.len()].to_owned());
-                LegendEntry { label, color, shape, dasharray: style.dashed.then(|| SHORT.to_owned()) }
-            },
-        )
+        Ok((plots, legend))
     }
 
     fn scene(&self) -> anyhow::Result<Scene> {
-        let plots = self.plots()?;
-        let legend: Vec<LegendEntry> = self.legend().collect();
-        let height = HEIGHT + ENTRY * legend.len() as f64;
+        let (plots, legend) = self.drawn()?;
+        // Four entries of the legend lie in a line.
+        let height = SIZE.1 + 4.5 * legend.len() as f64;
         let layout = self.layout(&plots).with_height(height).with_legend_entries(legend);
         let mut scene = render_multiple(plots, layout);
-        scene.width += if self.log_x { EDGE } else { 0.0 };
+        // Space for the last number of a logarithmic x axis, which kuva forgets.
+        scene.width += if self.log_x { 24.0 } else { 0.0 };
         Ok(scene)
     }
 
-    fn can_draw(&self, (x, y): (f64, f64)) -> bool {
-        x.is_finite() && y.is_finite() && (!self.log_x || x > 0.0) && (!self.log_y || y > 0.0)
-    }
-
-    /// The points of a series that can be drawn, with the lengths of their error bars.
-    fn placed<'a>(&'a self, series: &'a Series) -> impl Iterator<Item = ((f64, f64), (f64, f64))> + 'a {
+    /// The points of a series that can be drawn.
+    fn placed(&self, series: &Series) -> impl Iterator<Item = Point> {
+        let can_draw = |value: f64, log: bool| value.is_finite() && (!log || value > 0.0);
         let finite = |reach: f64| if reach.is_finite() { reach.max(0.0) } else { 0.0 };
-        let points = series.points.iter().enumerate();
-        points.filter(|&(_, &point)| self.can_draw(point)).map(move |(i, &point)| {
-            let (down, up) = series.spread.get(i).map_or((0.0, 0.0), |&(down, up)| (finite(down), finite(up)));
-            (point, (down, up))
-        })
+        let points = series.points.iter().filter(move |(x, y, _)| can_draw(*x, self.log_x) && can_draw(*y, self.log_y));
+        points.map(move |&(x, y, bar)| (x, y, bar.map(finite)))
     }
 
     fn layout(&self, plots: &[Plot]) -> Layout {
         let mut layout = Layout::auto_from_plots(plots)
-            .with_width(WIDTH)
+            .with_width(SIZE.0)
             .with_title(plain(&self.title))
             .with_x_label(plain(&self.x_label))
             .with_y_label(plain(&self.y_label))
@@ -240,7 +198,7 @@ impl Chart {
             .with_tick_size(14)
             .with_legend_position(LegendPosition::OutsideBottomColumns)
             .with_legend_box(false)
-            .with_title_wrap(TITLE_LETTERS)
+            .with_title_wrap(80)
             .with_tick_format(TickFormat::Custom(Arc::new(tick)));
         if let Some((from, to)) = self.x_range {
             layout = layout.with_x_axis_min(from).with_x_axis_max(to);
@@ -262,7 +220,7 @@ impl Chart {
             layout = layout.with_x_tick_format(TickFormat::Custom(Arc::new(name)));
         }
         if let Some(band) = self.band {
-            layout = layout.with_shaded_region(ShadedRegion::horizontal(-band, band).with_color(BAND));
+            layout = layout.with_shaded_region(ShadedRegion::horizontal(-band, band).with_color(COLOURS[7]));
         }
         layout
     }
@@ -272,7 +230,7 @@ impl Chart {
 fn write(scene: &Scene, stem: &Path) -> anyhow::Result<[PathBuf; 2]> {
     let [svg, png] = [".svg", ".png"].map(|ending| with_ending(stem, ending));
     output::write_file(&svg, SvgBackend::new().render_scene(scene).as_bytes())?;
-    let pixels = kuva::RasterBackend::new().with_scale(SCALE).render_scene(scene);
+    let pixels = kuva::RasterBackend::new().with_scale(2.0).render_scene(scene);
     output::write_file(&png, &pixels.map_err(|reason| anyhow!("{}: {reason}", png.display()))?)?;
     Ok([svg, png])
 }
@@ -305,16 +263,12 @@ mod tests {
     use kuva::render::render::Primitive;
 
     #[test]
-    fn ticks_are_plain_numbers() {
+    fn ticks_are_plain_numbers_or_names() {
         for (value, wanted) in
             [(0.0, "0"), (0.1, "0.1"), (0.30000000000000004, "0.3"), (20_000.0, "20000"), (1e9, "1e9"), (-5.0, "-5")]
         {
             assert_eq!(tick(value), wanted);
         }
-    }
-
-    #[test]
-    fn names_stand_at_whole_places() {
         let names = ["none".to_owned(), "5".to_owned()];
         assert_eq!([-1.0, -0.5, 0.0, 0.5, 1.0, 2.0].map(|place| name_at(&names, place)), ["", "", "none", "", "5", ""]);
     }
@@ -322,21 +276,19 @@ mod tests {
     #[test]
     fn points_that_cannot_be_drawn_are_left_out() {
         let mut chart = Chart::new("x", "y");
-        let points = vec![(0.0, 0.1), (1.0, f64::NAN), (2.0, 1.0)];
-        let spread = vec![(0.09, 0.9), (1.0, 1.0), (f64::INFINITY, 9.0)];
-        let series = Series { label: "line".into(), points, style: Style::default(), spread };
+        let points = vec![(0.0, 0.1, [0.09, 0.9]), (1.0, f64::NAN, [1.0; 2]), (2.0, 1.0, [f64::INFINITY, 9.0])];
+        let series = Series { label: "line".into(), points, style: Style::default() };
         let placed = |chart: &Chart| chart.placed(&series).collect::<Vec<_>>();
-        assert_eq!(placed(&chart), [((0.0, 0.1), (0.09, 0.9)), ((2.0, 1.0), (0.0, 9.0))]);
+        assert_eq!(placed(&chart), [(0.0, 0.1, [0.09, 0.9]), (2.0, 1.0, [0.0, 9.0])]);
         chart.log_x = true;
-        assert_eq!(placed(&chart), [((2.0, 1.0), (0.0, 9.0))]);
+        assert_eq!(placed(&chart), [(2.0, 1.0, [0.0, 9.0])]);
     }
 
     #[test]
     fn no_line_of_a_legend_is_cut_off() {
         let mut chart = Chart::new("x", "y");
         for n in 0..20 {
-            let (label, points) = (format!("line {n}"), vec![(0.0, 0.0), (1.0, f64::from(n))]);
-            chart.series.push(Series { label, points, style: Style::default(), spread: Vec::new() });
+            chart.line(format!("line {n}"), [(0.0, 0.0), (1.0, f64::from(n))], Style::default());
         }
         let scene = chart.scene().unwrap();
         let lines = scene.elements.iter().filter_map(|element| match element {
@@ -344,7 +296,7 @@ mod tests {
             _ => None,
         });
         let lowest = lines.clone().fold(0.0, f64::max);
-        assert!(lines.count() == 20 && lowest > HEIGHT && scene.height > lowest, "{lowest} {}", scene.height);
+        assert!(lines.count() == 20 && lowest > SIZE.1 && scene.height > lowest, "{lowest} {}", scene.height);
     }
 
     #[test]
@@ -353,10 +305,9 @@ mod tests {
         let mut chart = Chart::new("x $", "y");
         assert!(chart.write(&folder.path().join("none")).is_err());
         (chart.log_x, chart.log_y) = (true, true);
-        let points = vec![(0.0, 1.0), (1.0, 10.0), (f64::NAN, 2.0), (5.0, 100.0), (7.0, f64::INFINITY)];
-        let spread = vec![(0.5, 1.0); 2];
-        let style = Style { colour: 9, dashed: true, markers: true };
-        chart.series.push(Series { label: "$line".into(), points, style, spread });
+        let points = [(0.0, 1.0), (1.0, 10.0), (f64::NAN, 2.0), (5.0, 100.0), (7.0, f64::INFINITY)];
+        chart.line("$line", points, Style { colour: 9, dashed: true, markers: true });
+        chart.series[0].points[1].2 = [0.5, 1.0];
         let panels = Panels { title: "all".into(), charts: vec![chart.clone(); 3] };
         panels.write(&folder.path().join("panels")).unwrap();
         let panels = std::fs::read_to_string(folder.path().join("panels.svg")).unwrap();

@@ -4,13 +4,13 @@ use crate::object::{self, Object};
 use crate::output;
 use crate::units::{self, Times};
 use indexmap::IndexMap;
-use serde::de::{Deserialize, Deserializer};
-use serde::ser::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 use std::borrow::Cow;
-use std::fmt::{self, Display};
+use std::fmt;
 use std::path::Path;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
     Seconds,
@@ -39,7 +39,7 @@ impl Unit {
             Self::BytesPerSecond => format!("{:.2} GB/s", value * 1e-9),
             Self::Share => format!("{:.1} %", 100.0 * value),
             Self::Times => format!("{value:.2} x"),
-            Self::Count => Value::Number(value).to_string(),
+            Self::Count => shown(&value.into()),
             Self::PerSecond => format!("{}/s", units::count(value)),
             Self::Length => units::short(value),
             // Of a training that diverged.
@@ -71,45 +71,33 @@ impl Unit {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
-#[serde(untagged)]
-pub enum Value {
-    Number(f64),
-    Text(String),
-}
-
-impl Display for Value {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Text(text) => f.write_str(text),
-            // Large numbers are shortened.
-            Self::Number(number) if *number >= 1e5 => f.write_str(&units::count(*number)),
-            Self::Number(number) => f.write_str(&units::decimals(*number)),
-        }
+/// A value of a setting as text. Large numbers are shortened.
+pub fn shown(value: &Value) -> String {
+    match value.as_f64() {
+        Some(number) if number >= 1e5 => units::count(number),
+        Some(number) => units::decimals(number),
+        // JSON has no number for what is not finite.
+        None => value.as_str().unwrap_or("NaN").to_owned(),
     }
 }
 
-macro_rules! values {
-    ($($kind:ident from $($of:ty)+;)+) => {$($(
-        impl From<$of> for Value {
-            fn from(value: $of) -> Self {
-                Self::$kind(value.into())
-            }
-        }
-    )+)+};
-}
-values! { Number from f64 u32; Text from String &str; }
-
-/// The setting of a figure: names and values, in the order in which they were given.
-#[derive(Clone, Debug, Default, PartialEq, serde::Deserialize, serde::Serialize)]
+/// The setting of a figure: names and values, numbers or texts, in the order in which they were given.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(from = "IndexMap<Cow<'static, str>, Value>")]
 pub struct Setting(IndexMap<Cow<'static, str>, Value>);
 
+impl From<IndexMap<Cow<'static, str>, Value>> for Setting {
+    fn from(read: IndexMap<Cow<'static, str>, Value>) -> Self {
+        read.into_iter().fold(Self::default(), |setting, (name, value)| setting.with(name, value))
+    }
+}
+
 impl Setting {
-    /// Adds a value to the setting, or replaces the value of an existing name.
+    /// Adds a value to the setting, or replaces the value of an existing name. Every number is an FP64 one.
     pub fn with(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<Value>) -> Self {
-        let name = name.into();
+        let (name, value) = (name.into(), value.into());
         self.0.shift_remove(&name);
-        self.0.insert(name, value.into());
+        self.0.insert(name, value.as_f64().map_or(value, Value::from));
         self
     }
 
@@ -119,16 +107,13 @@ impl Setting {
 
     /// The value of this name, if it is a number.
     pub fn number(&self, name: &str) -> Option<f64> {
-        match self.get(name)? {
-            Value::Number(number) => Some(*number),
-            Value::Text(_) => None,
-        }
+        self.get(name)?.as_f64()
     }
 }
 
-impl Display for Setting {
+impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let all: Vec<String> = self.0.iter().map(|(name, value)| format!("{name} {value}")).collect();
+        let all: Vec<String> = self.0.iter().map(|(name, value)| format!("{name} {}", shown(value))).collect();
         f.write_str(&all.join(", "))
     }
 }
@@ -139,7 +124,7 @@ fn number_or_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::
 }
 
 /// A figure: a quantity of a shape under a setting.
-#[derive(Clone, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Measurement {
     pub what: String,
     /// The shape: the name of a workload.
@@ -177,13 +162,13 @@ impl Measurement {
 
     /// The values of the columns of these names that it has, separated by commas.
     pub fn words(&self, names: &[impl AsRef<str>]) -> String {
-        let values = names.iter().filter_map(|name| self.key(name.as_ref())).map(|value| value.to_string());
+        let values = names.iter().filter_map(|name| self.key(name.as_ref())).map(|value| shown(&value));
         values.collect::<Vec<_>>().join(", ")
     }
 
     /// Whether column `name` has this text.
     pub fn is(&self, name: &str, text: &str) -> bool {
-        self.key(name).is_some_and(|value| value.to_string() == text)
+        self.key(name).is_some_and(|value| shown(&value) == text)
     }
 
     /// Shape and setting as text: `hits-uniform: precision FP32, kernel gather`.
@@ -252,7 +237,7 @@ pub fn table<'r>(records: impl IntoIterator<Item = &'r Measurement>, lines: &[&s
         _ => "-".to_owned(),
     };
     let names = lines.iter().map(|name| (*name).to_owned());
-    let mut head: Vec<String> = names.chain(heads.iter().map(|head| head[0].to_string())).collect();
+    let mut head: Vec<String> = names.chain(heads.iter().map(|head| shown(&head[0]))).collect();
     if alike {
         head[0] = format!("{} ({})", head[0], unit.scale().1);
     }
@@ -262,7 +247,7 @@ pub fn table<'r>(records: impl IntoIterator<Item = &'r Measurement>, lines: &[&s
             let texts: Vec<String> = here.map(|(_, _, record)| text(record)).collect();
             if texts.is_empty() { "-".to_owned() } else { texts.join(" / ") }
         };
-        first.iter().map(Value::to_string).chain(heads.iter().map(figures)).collect::<Vec<_>>()
+        first.iter().map(shown).chain(heads.iter().map(figures)).collect::<Vec<_>>()
     };
     Some(output::table(head, |at| at < lines.len(), firsts.into_iter().map(line)))
 }
@@ -275,9 +260,9 @@ fn distinct<'k>(keys: impl Iterator<Item = &'k Vec<Value>>) -> Vec<&'k Vec<Value
             found.push(key);
         }
     }
-    let number = |key: &&Vec<Value>| if let [Value::Number(number)] = key[..] { Some(number) } else { None };
-    if found.iter().all(|key| number(key).is_some()) {
-        found.sort_by(|a, b| number(a).unwrap_or(0.0).total_cmp(&number(b).unwrap_or(0.0)));
+    if found.iter().all(|key| key.len() == 1 && key[0].is_number()) {
+        let number = |key: &Vec<Value>| key[0].as_f64().unwrap_or(f64::NAN);
+        found.sort_by(|a, b| number(a).total_cmp(&number(b)));
     }
     found
 }
@@ -285,9 +270,8 @@ fn distinct<'k>(keys: impl Iterator<Item = &'k Vec<Value>>) -> Vec<&'k Vec<Value
 impl Measurement {
     /// The record as a line of CSV, in which the setting is one column of `name=value`.
     fn line(&self) -> Object {
-        let exact = |(name, value): (&Cow<'_, str>, &Value)| match value {
-            Value::Number(number) => format!("{name}={number}"),
-            Value::Text(text) => format!("{name}={text}"),
+        let exact = |(name, value): (&Cow<'_, str>, &Value)| {
+            format!("{name}={}", value.as_f64().map_or_else(|| shown(value), |number| number.to_string()))
         };
         let (unit, times) = (serde_json::to_value(self.unit).unwrap_or_default(), self.spread.as_ref());
         Object::default()

@@ -5,7 +5,7 @@ use hotrow_report::failure::{self, Failure};
 use hotrow_report::options::{Options, number};
 use hotrow_report::output;
 use hotrow_report::plot::{Chart, Style};
-use hotrow_report::records::{self, Measurement, Select, Setting, Unit, table};
+use hotrow_report::records::{self, Measurement, Select, Setting, Unit, shown, table};
 use hotrow_report::run::{Machine, SCHEMA, commit};
 use hotrow_report::units::{Times, decimals};
 use serde::{Deserialize, Serialize};
@@ -258,7 +258,7 @@ const WHOLE: Select<'_> = Select { what: "", shape: "", setting: "!kernel; !stag
 
 /// A figure that is compared: its quantity, and its setting without the machine.
 fn place(record: &Measurement) -> (String, String) {
-    let what = record.setting.get("of").map_or(record.what.clone(), ToString::to_string);
+    let what = record.setting.get("of").map_or(record.what.clone(), shown);
     let mut setting = record.setting.to_string();
     setting.truncate(setting.find("machine ").unwrap_or(setting.len()));
     (what, setting.trim_end_matches(", ").to_owned())
@@ -349,7 +349,8 @@ fn charts<'a>(all: &'a [Measured]) -> Vec<(String, Chart)> {
         let drawn = *common.iter().find(|key| key.contains("\"INT8\"")).or_else(|| common.last())?;
         let first = found[0].iter().find(|(key, _)| key == drawn)?;
         let mut chart = Chart::new(x, y);
-        let of = ["curve", "precision", "table MiB"].map(|name| Some(format!(": {name} {}", first.1.key(name)?)));
+        let of =
+            ["curve", "precision", "table MiB"].map(|name| Some(format!(": {name} {}", shown(&first.1.key(name)?))));
         chart.title = format!("{y} by machine{}", of.into_iter().flatten().next().unwrap_or_default());
         (chart.log_x, chart.log_y) = (axis != "hits", axis != "hits");
         chart.x_range = (axis == "hits").then_some((0.0, 100.0));

@@ -12,7 +12,7 @@ use hotrow_report::options::{Backend, MOST_ROWS, Options, WindowArgs, number, pe
 use hotrow_report::output;
 use hotrow_report::plot::{Chart, Style};
 use hotrow_report::progress::Progress;
-use hotrow_report::records::{Measurement, Select, Setting, Unit, Value};
+use hotrow_report::records::{Measurement, Select, Setting, Unit, shown};
 use hotrow_report::run::{Machine, Run};
 use hotrow_report::spec::read;
 use hotrow_report::units::Times;
@@ -311,7 +311,7 @@ impl<'a> Sweep<'a> {
             }
         }
         if curve.config.cache_rows > 0 {
-            let name = curve.setting.get("curve").map(ToString::to_string).unwrap_or_default();
+            let name = curve.setting.get("curve").map(shown).unwrap_or_default();
             let place = Setting::default().with("curve", name).with("aim", aim);
             run.at(self.name, &place).push("off the aim", (point.hit_rate - aim / 100.0).abs(), Unit::Share);
         }
@@ -400,7 +400,7 @@ impl<'a> Sweep<'a> {
         let place = scaled((rows, dim, batch) != (goal.rows, goal.dim, goal.batch));
         for &aim in &self.args.hit_rate {
             let kinds = ["kind=uvm pages; placement=device", "kind=cached; precision=INT8; placement=mapped"];
-            let kinds = kinds.map(|kind| format!("{kind}; aim={}", Value::Number(aim)));
+            let kinds = kinds.map(|kind| format!("{kind}; aim={}", shown(&aim.into())));
             let times = ratio(run, "forward", kinds.each_ref().map(String::as_str));
             run.at(self.name, &place.clone().with("aim", aim)).push("against pages", times, Unit::Times);
         }
@@ -410,7 +410,7 @@ impl<'a> Sweep<'a> {
     fn chart(&self, run: &Run, direction: &str) -> Chart {
         let first = self.placements[0];
         // The chart shows the first page size; the table shows all.
-        let pages = self.args.page_kib.first().map_or(Value::from(""), |&kib| Value::Number(kib as f64));
+        let pages = self.args.page_kib.first().map_or_else(String::new, |&kib| shown(&kib.into()));
         let lines = [
             (format!("kind=uvm model; page KiB={pages}"), 6),
             (format!("kind=uvm pages; page KiB={pages}"), 4),
@@ -441,7 +441,7 @@ impl<'a> Sweep<'a> {
         chart.lines(shown, |record| record.words(&["curve"]), |record| record.setting.number("hits"), style);
         for series in chart.series.iter_mut().filter(|series| series.label.contains("uncached")) {
             let bound = series.points[0].1;
-            series.points = vec![(0.0, bound), (100.0, bound)];
+            series.points = [0.0, 100.0].map(|x| (x, bound, [0.0; 2])).to_vec();
         }
         let highest = chart.series.iter().flat_map(|series| &series.points).map(|point| point.1).fold(0.0, f64::max);
         chart.y_range = Some((0.0, highest * 1.05));
@@ -566,7 +566,7 @@ mod tests {
             let sweep = Sweep::new(&line.args, 1, None);
             let curve = |stored| sweep.curve("cached", stored, Placement::Device, Some(Policy::Lru), None);
             let curves = sweep.stored().into_iter().map(curve);
-            let text = |curve: &Curve, name| curve.setting.get(name).map(ToString::to_string);
+            let text = |curve: &Curve, name| curve.setting.get(name).map(shown);
             curves
                 .map(|one| (text(&one, "curve").unwrap_or_default(), text(&one, "rounding"), one.config.rounding))
                 .collect()

@@ -5,7 +5,7 @@ use super::verify::{Run, form};
 use hotrow::WAYS;
 use hotrow_plan::scars::{Budget, MoreRows, Pinned, Plan, PlannedGroup, Planner, Split, Traffic};
 use hotrow_report::object::{self, Field, Object, digits, fields, in_units};
-use hotrow_report::plot::{Chart, Series, Style};
+use hotrow_report::plot::{Chart, Style};
 
 /// The shares of the lookups in the table of the skew, in percent.
 const SHARES: [f64; 5] = [50.0, 80.0, 90.0, 95.0, 99.0];
@@ -231,7 +231,7 @@ pub(super) fn curve(answer: &Answer<'_>) -> Chart {
         ("hit rate".to_owned(), points(&|split| 100.0 * split.hit_rate), 2, true, false),
         (plan, vec![(size(best), answer.cost_percent(best))], 1, false, true),
     ] {
-        chart.series.push(Series { label, points, style: Style { colour, dashed, markers }, spread: Vec::new() });
+        chart.line(label, points, Style { colour, dashed, markers });
     }
     chart
 }

@@ -7,7 +7,7 @@ use rayon::iter::{IntoParallelIterator as _, ParallelIterator as _};
 use std::collections::BTreeSet;
 
 use super::bench::Bench;
-use hotrow_report::plot::{Chart, Series, Style};
+use hotrow_report::plot::{Chart, Style};
 use hotrow_report::records::{Measurement, Select, Setting, Unit};
 use hotrow_report::rows::{Job, LENGTHS, Rows};
 use hotrow_report::run::Run;
@@ -101,9 +101,8 @@ pub(super) fn chart(run: &Run, copy: Option<f64>) -> Chart {
     chart.lines(run.select(shown), line, x, style);
     (chart.x_names, chart.log_y) = (LENGTHS.map(|length| length.to_string()).to_vec(), true);
     if let Some(copy) = copy.filter(|_| !chart.series.is_empty()) {
-        let points = [0.0, 6.0].map(|x| (x, copy * Unit::BytesPerSecond.scale().0)).to_vec();
-        let style = Style { colour: 7, dashed: true, markers: false };
-        chart.series.push(Series { label: "copy".to_owned(), points, style, spread: Vec::new() });
+        let points = [0.0, 6.0].map(|x| (x, copy * Unit::BytesPerSecond.scale().0));
+        chart.line("copy", points, Style { colour: 7, dashed: true, markers: false });
     }
     chart
 }
