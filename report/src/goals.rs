@@ -180,9 +180,9 @@ mod tests {
         assert_eq!(line(&gather, &[], false)[4], "its part was not asked for: name it with --only");
         assert_eq!(line(&goal(">= 0.85", "kernel=sort"), &[0.9], false)[3], "unmeasured");
         assert_eq!(line(&Goal { shape: "other".into(), ..gather.clone() }, &[0.9], false)[3], "unmeasured");
-        let record =
-            Measurement::new("of copy", "hits-uniform", &Setting::default().with("kernel", "gather"), 0.9, Unit::Share);
-        let elsewhere = |goal: &Goal| goal.judge(std::slice::from_ref(&record), false, &[]).line()[3].clone();
+        let setting = Setting::default().with("kernel", "gather");
+        let records = [Measurement::new("of copy", "hits-uniform", &setting, 0.9, Unit::Share)];
+        let elsewhere = |goal: &Goal| goal.judge(&records, false, &[]).line()[3].clone();
         assert_eq!(elsewhere(&gather), "unmeasured");
         assert_eq!(elsewhere(&Goal { anywhere: "yes".into(), ..gather }), "reached");
     }

@@ -107,7 +107,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
         "--memory: wanted at least {least} B, the smallest array, found {}; give more, or leave it out",
         args.memory.unwrap_or(0)
     );
-    let mut run = args.common.start(options, "bench robe", size.name());
+    let mut run = args.common.start(options, "bench robe", size.of("small", "full"));
     let shape = format!("one table x {}, {} rows a batch, no pooling, {}", plan.dim, plan.batch, optimizer.kind);
     run.describe("array", shape);
     let backend = if context.is_some() { "gpu" } else { "cpu" };
@@ -124,7 +124,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
         run.leave_out("trust in these figures", error);
     }
     flat(&mut run);
-    let goals = size.is_full() && (plan.dim, plan.batch) == (128, 10_240);
+    let goals = size == Size::Full && (plan.dim, plan.batch) == (128, 10_240);
     run.judge(hardware && goals, deadline.seconds());
     let stem = format!("robe-{backend}");
     let drawn = chart(&plan, &run).write_any(&args.common.out.join(&stem))?;

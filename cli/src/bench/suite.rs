@@ -15,7 +15,7 @@ pub(super) mod workload;
 pub(super) use bench::Size;
 
 use super::common::Common;
-use bench::{Bench, Beside};
+use bench::Bench;
 use cases::Case;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use hotrow::{Group, adapter};
@@ -106,16 +106,7 @@ fn compare(run: &mut Run) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Measures and records a case. A wrong share of hits is an error of the command. If the device has too little memory, a cache of half the
-/// size takes the place, and the records say so.
-fn case(bench: &mut Bench<'_>, case: &Case) -> anyhow::Result<()> {
-    match one(bench, case, 1) {
-        Err(error) if case.may_shrink() && has_no_room(&error) => one(bench, case, 2),
-        done => done,
-    }
-}
-
-/// As [`case`], with a cache that is smaller by a factor.
+/// Measures and records a case, with a cache that is smaller by a factor. A wrong share of hits is an error of the command.
 fn one(bench: &mut Bench<'_>, case: &Case, by: u32) -> anyhow::Result<()> {
     let mut workload = case.workload(bench, by)?;
     let taken = if case.pieces > 0 {
@@ -133,8 +124,14 @@ fn one(bench: &mut Bench<'_>, case: &Case, by: u32) -> anyhow::Result<()> {
 
 /// Measures a part: its cases, then what it has beyond them.
 fn measure(bench: &mut Bench<'_>, part: &str, beyond: Option<Measure>) -> anyhow::Result<()> {
-    let cases: Vec<Case> = cases::of(part).into_iter().filter(|case| !case.is_twin(bench)).collect();
-    bench.each(cases.iter().map(|case| (case.name.clone(), case)), case)?;
+    // On a device that maps no memory, the twin in device memory would be the same case again.
+    let mapped = bench.is_mapped();
+    let cases = cases::of(part).into_iter().filter(|case| case.pieces == 0 || case.mapped || mapped);
+    bench.each(cases.map(|case| (case.name.clone(), case)), |bench, case| match one(bench, &case, 1) {
+        // If the device has too little memory, a cache of half the size takes the place, if rows are as many as slots; the records say so.
+        Err(error) if case.rows == [0, 0] && has_no_room(&error) => one(bench, &case, 2),
+        done => done,
+    })?;
     beyond.map_or(Ok(()), |beyond| beyond(bench))
 }
 
@@ -144,7 +141,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
         "bench suite: wanted a GPU backend, found --backend cpu; the suite measures kernels: take --backend gpu, or `hotrow bench --backend cpu`"
     );
     output::check_files(options.json.as_deref(), None, &[], &args.beside)?;
-    let beside = Beside::read(&args.beside)?;
+    let beside = bench::beside(&args.beside)?;
     args.common.make_folder(options)?;
     let context = match options.backend {
         Backend::Gpu => adapter::open_best()?,
@@ -156,7 +153,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let size = args.size.unwrap_or(if hardware { Size::Full } else { Size::Small });
     let deadline = Deadline::new(Duration::from_secs(args.seconds.unwrap_or(size.of(90, 240))));
     let clock = Clock::new(&context, size.rounds());
-    let mut run = args.common.start(options, "bench suite", size.name());
+    let mut run = args.common.start(options, "bench suite", size.of("small", "full"));
     run.on(Machine::of(&context));
     let seed = options.group_seed();
     let mut bench = Bench { clock: &clock, size, seed, deadline, copy: None, bus: None, beside, run };
@@ -178,7 +175,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     }
     let (mut run, copy) = (bench.run, bench.copy);
     compare(&mut run)?;
-    run.judge(hardware && size.is_full(), deadline.seconds());
+    run.judge(hardware && size == Size::Full, deadline.seconds());
     let drawn = random::chart(&run, copy).write_any(&args.common.out.join("suite-random"))?;
     let goals = args.common.out.join("goals.md");
     output::write_file(&goals, run.goal_table().as_bytes())?;

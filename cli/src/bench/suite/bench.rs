@@ -24,14 +24,6 @@ pub(crate) enum Size {
 }
 
 impl Size {
-    pub(crate) const fn name(self) -> &'static str {
-        self.of("small", "full")
-    }
-
-    pub(crate) fn is_full(self) -> bool {
-        self == Self::Full
-    }
-
     /// Returns `small` or `full`.
     pub(crate) const fn of<T: Copy>(self, small: T, full: T) -> T {
         match self {
@@ -47,30 +39,18 @@ impl Size {
     }
 }
 
-/// Figures of other libraries on the same machine.
-#[derive(Debug, Default)]
-pub(super) struct Beside(Vec<serde_json::Value>);
-
-impl Beside {
-    pub(super) fn read(paths: &[PathBuf]) -> Result<Self, Failure> {
-        let read = |path: &PathBuf| {
-            let text = std::fs::read_to_string(path).map_err(|cause| cause.to_string());
-            text.and_then(|text| serde_json::from_str(&text).map_err(|cause| cause.to_string())).map_err(|cause| {
-                Failure::Usage(format!(
-                    "--beside: wanted JSON written by benches/side_by_side.py, found {}: {cause}; run that script on this machine",
-                    path.display()
-                ))
-            })
-        };
-        paths.iter().map(read).collect::<Result<_, _>>().map(Self)
-    }
-
-    /// Reads `sorts`, a list of `{"name", "pairs", "pairs_per_second"}`.
-    pub(super) fn pairs_per_second(&self, name: &str, pairs: u32) -> Option<f64> {
-        let sorts = self.0.iter().filter_map(|value| value["sorts"].as_array()).flatten();
-        let mut found = sorts.filter(|sort| sort["name"] == name && sort["pairs"] == pairs);
-        found.find_map(|sort| sort["pairs_per_second"].as_f64())
-    }
+/// Reads figures of other libraries on the same machine.
+pub(super) fn beside(paths: &[PathBuf]) -> Result<Vec<serde_json::Value>, Failure> {
+    let read = |path: &PathBuf| {
+        let text = std::fs::read_to_string(path).map_err(|cause| cause.to_string());
+        text.and_then(|text| serde_json::from_str(&text).map_err(|cause| cause.to_string())).map_err(|cause| {
+            Failure::Usage(format!(
+                "--beside: wanted JSON written by benches/side_by_side.py, found {}: {cause}; run that script on this machine",
+                path.display()
+            ))
+        })
+    };
+    paths.iter().map(read).collect()
 }
 
 pub(super) struct Bench<'a> {
@@ -81,7 +61,8 @@ pub(super) struct Bench<'a> {
     /// Bytes a second of the best copy: within device memory, and from mapped host memory.
     pub(super) copy: Option<f64>,
     pub(super) bus: Option<f64>,
-    pub(super) beside: Beside,
+    /// Figures of other libraries on the same machine.
+    pub(super) beside: Vec<serde_json::Value>,
     pub(super) run: Run,
 }
 

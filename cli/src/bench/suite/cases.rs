@@ -3,10 +3,10 @@
 use hotrow::internals::layout::WAYS;
 use hotrow::{OptimizerKind, Placement, Policy, Precision, Rounding};
 use serde::{Deserialize, Deserializer, de::Error as _};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::bench::Bench;
-use super::shapes::{Batch, distinct, fitting, pool, random, shuffle, uniform, zipf};
+use super::shapes::{Batch, distinct, fitting, random, shuffle, uniform, zipf};
 use super::workload::Workload;
 
 /// Batches in turn, enough that none finds its own rows in the chip's caches.
@@ -38,7 +38,7 @@ pub(super) struct Case {
     #[serde(deserialize_with = "pair")]
     tables: [u32; 2],
     #[serde(deserialize_with = "pair")]
-    rows: [u32; 2],
+    pub(super) rows: [u32; 2],
     #[serde(deserialize_with = "pair")]
     lookups: [u32; 2],
     bag: u32,
@@ -48,7 +48,7 @@ pub(super) struct Case {
     precision: Precision,
     rounding: Rounding,
     optimizer: OptimizerKind,
-    mapped: bool,
+    pub(super) mapped: bool,
     backward: bool,
     pub(super) pieces: u32,
     pub(super) hits: Option<f64>,
@@ -69,16 +69,6 @@ pub(super) fn of(part: &str) -> Vec<Case> {
 }
 
 impl Case {
-    /// Whether the case is another one's twin on this device, which maps no memory.
-    pub(super) fn is_twin(&self, bench: &Bench<'_>) -> bool {
-        self.pieces > 0 && !self.mapped && !bench.is_mapped()
-    }
-
-    /// Whether the case may have a smaller cache, and so fewer rows.
-    pub(super) fn may_shrink(&self) -> bool {
-        self.rows == [0, 0]
-    }
-
     /// The tables, the cache, `by` times smaller than wanted, and the batches of the case on this device.
     pub(super) fn workload(&self, bench: &Bench<'_>, by: u32) -> anyhow::Result<Workload> {
         let [tables, rows, lookups, wanted, smallest] = [self.tables, self.rows, self.lookups, self.slots, SMALLEST]
@@ -88,11 +78,11 @@ impl Case {
         let mut slots = bench.slots(wanted / by, slot);
         let rows = if rows == 0 { slots } else { rows };
         // Rows that the cache holds together.
-        let resident = if wanted > 0 { pool(rows, slots / WAYS) } else { Vec::new() };
+        let resident = if wanted > 0 { fitting(0..rows, slots / WAYS * WAYS, rows) } else { Vec::new() };
         let drawn = if rows == slots { resident.clone() } else { (0..rows).collect() };
         let (n, mut random) = (lookups as usize, random(bench.seed, 1));
         let mut pins = Vec::new();
-        let (warm, batches) = match self.draw {
+        let (law, warm, batches) = match self.draw {
             Draw::Uniform | Draw::Zipf => {
                 let mut batch = || -> anyhow::Result<Batch> {
                     let mut table = || -> anyhow::Result<Vec<u32>> {
@@ -108,30 +98,34 @@ impl Case {
                 // Several tables fill their cache by batches, one table by its rows in turn.
                 let warm =
                     if tables > 1 { (0..8).map(|_| batch()).collect() } else { Ok(in_turn(&resident, n, self.bag)) };
-                (warm?, batches)
+                (self.alpha.map_or_else(|| "uniform".to_owned(), |alpha| format!("Zipf {alpha}")), warm?, batches)
             }
             Draw::Distinct => {
                 let n = n.min(drawn.len());
                 let all = distinct(&drawn, drawn.len().min(TURNS * n));
                 let batches = all.chunks_exact(n).map(|rows| Batch::of(rows.to_vec(), self.bag)).collect();
-                (in_turn(&resident, n, self.bag), batches)
+                ("all to distinct rows".to_owned(), in_turn(&resident, n, self.bag), batches)
             }
             Draw::MostlyHits => {
                 let (hot, batches) = mostly_hits((n, rows), NEW, self.bag, bench.seed);
-                (vec![Batch::of(hot, self.bag)], batches)
+                let law = "95 % of them to rows that are always asked for".to_owned();
+                (law, vec![Batch::of(hot, self.bag)], batches)
             }
             Draw::Renewed => {
                 let known: Vec<u32> = (0..rows / 2).collect();
                 let base: Vec<Vec<u32>> =
                     (0..tables).map(|_| zipf(&known, n, 1.05, &mut random)).collect::<anyhow::Result<_>>()?;
-                let leaving: Vec<Vec<Option<u32>>> = base.iter().map(|rows| leaving(rows)).collect();
-                let mut fresh = vec![rows / 2; tables as usize];
-                let mut batches: Vec<Batch> =
-                    (0..NEW).map(|_| renewed(&base, &leaving, &mut fresh, rows, self.bag)).collect();
+                let leaving: Vec<HashMap<u32, u32>> = base.iter().map(|rows| leaving(rows)).collect();
+                let renewed = |turn| {
+                    let features = base.iter().zip(&leaving).map(|(base, leaving)| renewed(base, leaving, turn, rows));
+                    Batch { features: features.collect(), bag: self.bag }
+                };
+                let mut batches: Vec<Batch> = (0..NEW as u32).map(renewed).collect();
+                let new = NEW * leaving.iter().map(HashMap::len).sum::<usize>();
                 let base = Batch { features: base, bag: self.bag };
-                let new = batches.len() * leaving.iter().map(|rows| many(rows) as usize).sum::<usize>();
                 slots = ((base.repeats().len() + new) as f64 * 0.8) as u32;
-                (std::iter::once(base).chain(batches.drain(..2)).collect(), batches)
+                let law = "Zipf 1.05, a fifth of the distinct rows of each batch new".to_owned();
+                (law, std::iter::once(base).chain(batches.drain(..2)).collect(), batches)
             }
             Draw::Pinned => {
                 let hot = fitting(0..smallest / 4 * 5, smallest, rows);
@@ -146,14 +140,15 @@ impl Case {
                     Ok(Batch::of(all, self.bag))
                 };
                 config.policy = Policy::Static;
-                (Vec::new(), (0..TURNS).map(|_| batch()).collect::<anyhow::Result<_>>()?)
+                let law = "95 % of them, by Zipf 1.05, to rows that the smallest cache pins".to_owned();
+                (law, Vec::new(), (0..TURNS).map(|_| batch()).collect::<anyhow::Result<_>>()?)
             }
         };
         (config.tables, config.dim, config.cache_rows) = (vec![rows; tables as usize], self.dim, slots);
         config.placement = if self.mapped { bench.mapped() } else { Placement::Device };
         // Bindings may be slightly smaller than a round number.
         let short = self.draw != Draw::Renewed && slots < wanted - wanted / 1000;
-        let (dim, bag, law) = (self.dim, self.bag, self.law());
+        let (dim, bag) = (self.dim, self.bag);
         let lookups = format!("{lookups} lookups in each of {tables} tables of {rows} rows x {dim}, {law}");
         let shape = format!("{lookups}, bags of {bag}, a cache of {slots} rows");
         Ok(Workload {
@@ -166,18 +161,6 @@ impl Case {
             batches,
             backward: self.backward,
         })
-    }
-
-    fn law(&self) -> String {
-        match self.draw {
-            Draw::Uniform => "uniform",
-            Draw::Zipf => return format!("Zipf {}", self.alpha.unwrap_or_default()),
-            Draw::Distinct => "all to distinct rows",
-            Draw::MostlyHits => "95 % of them to rows that are always asked for",
-            Draw::Renewed => "Zipf 1.05, a fifth of the distinct rows of each batch new",
-            Draw::Pinned => "95 % of them, by Zipf 1.05, to rows that the smallest cache pins",
-        }
-        .to_owned()
     }
 }
 
@@ -201,31 +184,21 @@ pub(super) fn mostly_hits((n, rows): (usize, u32), count: usize, bag: u32, seed:
     (hot, batches)
 }
 
-/// For each access, the number of its row among those that new rows replace: the fifth of the distinct rows that is used least.
-fn leaving(known: &[u32]) -> Vec<Option<u32>> {
+/// The rows that new rows replace, numbered: the fifth of the distinct rows that is used least.
+fn leaving(known: &[u32]) -> HashMap<u32, u32> {
     let mut count = BTreeMap::<u32, u32>::new();
     known.iter().for_each(|&row| *count.entry(row).or_default() += 1);
     let mut by_use: Vec<(u32, u32)> = count.into_iter().map(|(row, n)| (n, row)).collect();
     by_use.sort_unstable();
     let fifth = by_use.len() / 5;
-    let number: BTreeMap<u32, u32> = by_use[..fifth].iter().map(|&(_, row)| row).zip(0..).collect();
-    known.iter().map(|row| number.get(row).copied()).collect()
+    by_use[..fifth].iter().map(|&(_, row)| row).zip(0..).collect()
 }
 
-fn many(leaving: &[Option<u32>]) -> u32 {
-    leaving.iter().flatten().max().map_or(0, |last| last + 1)
-}
-
-/// `base` with the leaving rows replaced by rows of each table's second half, of which the longest unused come first.
-fn renewed(base: &[Vec<u32>], leaving: &[Vec<Option<u32>>], fresh: &mut [u32], rows: u32, bag: u32) -> Batch {
-    let feature = |((known, leaving), next): ((&Vec<u32>, &Vec<Option<u32>>), &mut u32)| {
-        let half = rows / 2;
-        let new = |number: u32| half + (*next - half + number) % (rows - half);
-        let features = known.iter().zip(leaving).map(|(&row, number)| number.map_or(row, new)).collect();
-        *next = new(many(leaving));
-        features
-    };
-    Batch { features: base.iter().zip(leaving).zip(fresh).map(feature).collect(), bag }
+/// `base` with the leaving rows replaced by rows of the table's second half, each turn by those that were unused for longest.
+fn renewed(base: &[u32], leaving: &HashMap<u32, u32>, turn: u32, rows: u32) -> Vec<u32> {
+    let half = rows / 2;
+    let new = |number: &u32| half + (turn * leaving.len() as u32 + number) % (rows - half);
+    base.iter().map(|row| leaving.get(row).map_or(*row, new)).collect()
 }
 
 #[cfg(test)]
@@ -244,14 +217,10 @@ mod tests {
 
     #[test]
     fn a_fifth_of_the_rows_is_new() {
-        let base = vec![vec![1, 1, 2, 3, 4, 5, 5]];
-        let leaving = vec![leaving(&base[0])];
-        assert_eq!(leaving[0], [None, None, Some(0), None, None, None, None]);
-        let mut fresh = vec![98];
-        for wanted in [98, 99, 50] {
-            let batch = renewed(&base, &leaving, &mut fresh, 100, 10);
-            assert_eq!(batch.features[0], [1, 1, wanted, 3, 4, 5, 5]);
+        let base = [1, 1, 2, 3, 4, 5, 5];
+        assert_eq!(leaving(&base), HashMap::from([(2, 0)]));
+        for (turn, wanted) in [(0, 50), (49, 99), (50, 50)] {
+            assert_eq!(renewed(&base, &leaving(&base), turn, 100), [1, 1, wanted, 3, 4, 5, 5]);
         }
-        assert_eq!(fresh, [51]);
     }
 }

@@ -4,7 +4,7 @@
 use hotrow::internals::Device as _;
 use hotrow::{
     CpuGrid, CpuSharedGroup, Grid, Mode, Optimizer, Precision, SharedGroup, StatePrecision, grid,
-    internals::hash::fmix32, prelude::*, robe::Backward, wgpu,
+    internals::hash::fmix32, prelude::*, robe::Backward, robe::Config, wgpu,
 };
 
 use super::bench::{Bench, LR};
@@ -15,30 +15,31 @@ const FEATURES: u32 = 2;
 /// Corners of a cell of the plane.
 const CORNERS: u32 = 4;
 
-const TABLES: [&str; 3] = ["array, FP16, Adam in INT8", "array, FP32, AdaGrad", "array, FP32, AdaGrad, atomic"];
+/// An array's name, and its settings beside AdaGrad's.
+type Table = (&'static str, fn(Config) -> Config);
+
+const TABLES: [Table; 3] = [
+    ("array, FP16, Adam in INT8", |array| {
+        array.with_precision(Precision::Fp16).with_state(Some(StatePrecision::Int8)).with_optimizer(Optimizer::adam(LR))
+    }),
+    ("array, FP32, AdaGrad", |array| array),
+    ("array, FP32, AdaGrad, atomic", |array| array.with_backward(Backward::Atomic)),
+];
 
 const PHASES: [&str; 4] = ["grid", "forward", "coordinates", "backward"];
 
 pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
-    bench.each(TABLES.map(|name| (format!("grid, {name}"), name)), one)
+    bench.each(TABLES.map(|table| (format!("grid, {}", table.0), table)), one)
 }
 
-fn one(bench: &mut Bench<'_>, name: &str) -> anyhow::Result<()> {
+fn one(bench: &mut Bench<'_>, (name, settings): Table) -> anyhow::Result<()> {
     let clock = bench.clock;
     let points = bench.size.of(1 << 10, 1 << 18);
     let config = grid::Config::new(2)
         .with_levels(LEVELS)
         .with_features(FEATURES)
         .with_most_rows(bench.size.of(1 << 12, 1 << 15));
-    let array = config.array()?.with_optimizer(Optimizer::adagrad(LR));
-    let array = match name {
-        "array, FP16, Adam in INT8" => array
-            .with_precision(Precision::Fp16)
-            .with_state(Some(StatePrecision::Int8))
-            .with_optimizer(Optimizer::adam(LR)),
-        "array, FP32, AdaGrad, atomic" => array.with_backward(Backward::Atomic),
-        _ => array,
-    };
+    let array = settings(config.array()?.with_optimizer(Optimizer::adagrad(LR)));
     let mut table = SharedGroup::new(&clock.timed, array.clone())?;
     let grid = Grid::new(&clock.timed, config.clone(), points)?;
     let places: Vec<f32> = (0..2 * points).map(|i| (fmix32(i) >> 8) as f32 / (1 << 24) as f32).collect();

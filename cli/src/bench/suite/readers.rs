@@ -2,7 +2,7 @@
 //! is made for nothing but these bytes. All must find the same before one of them is timed.
 
 use hotrow::internals::Device as _;
-use hotrow::{Group, OptimizerKind, Precision, Reader, RowReader, internals, prelude::*, wgpu};
+use hotrow::{Group, OptimizerKind, Precision, Reader, internals, prelude::*, wgpu};
 
 use super::bench::Bench;
 use super::cases::in_turn;
@@ -97,18 +97,13 @@ impl<'l> Screen<'l> {
     }
 
     /// Binds a row for each pixel.
-    fn asks(&self, rows: &wgpu::Buffer) -> wgpu::BindGroup {
-        bind(self.clock.timed.device(), &self.layout, &[rows, &self.told])
+    fn asks(&self, rows: &[u32]) -> wgpu::BindGroup {
+        bind(self.clock.timed.device(), &self.layout, &[&self.clock.storage(rows), &self.told])
     }
 
-    fn reading(&self, reader: &mut RowReader, row_sum: &str) -> anyhow::Result<Program> {
-        let bound = reader.bind_group()?.clone();
-        Ok((self.kernel(&(reader.wgsl().to_owned() + row_sum), reader.layout()), bound))
-    }
-
-    fn kernel(&self, row_sum: &str, group: &wgpu::BindGroupLayout) -> Kernel {
+    fn program(&self, row_sum: &str, group: &wgpu::BindGroupLayout, bound: wgpu::BindGroup) -> Program {
         let text = row_sum.replace("QUADS", &QUADS.to_string()) + FRAME;
-        Kernel::new(self.clock.timed.device(), ("screen", &text), &[&self.layout, group])
+        (Kernel::new(self.clock.timed.device(), ("screen", &text), &[&self.layout, group]), bound)
     }
 
     /// Records `n` pixels of a frame.
@@ -125,10 +120,6 @@ impl<'l> Screen<'l> {
     }
 }
 
-fn emb() -> Reader<'static> {
-    Reader { prefix: "emb", group: 1, ..Reader::default() }
-}
-
 pub(super) fn readers(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let screen = Screen::new(bench);
     let (clock, pixels) = (bench.clock, screen.pixels);
@@ -138,9 +129,9 @@ pub(super) fn readers(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     // Neighbours far apart; each row once if there are enough.
     let n = resident.len() as u64;
     let mut hits: Vec<u32> = (0..pixels).map(|pixel| resident[shuffled(u64::from(pixel) % n, n)]).collect();
-    let asked = screen.asks(&clock.storage(&hits));
+    let asked = screen.asks(&hits);
     hits[pixels as usize / 2] = hits[0];
-    let others = screen.asks(&clock.storage(&hits));
+    let others = screen.asks(&hits);
     bench.run.describe(
         "readers",
         format!("{pixels} pixels, each reads a whole row x {FLOATS} of its own, scattered, and writes its sum; all rows are in a cache of {slots}"),
@@ -152,11 +143,14 @@ pub(super) fn readers(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         let mut group = Group::new(&clock.timed, config)?;
         warm(clock, &mut group, &in_turn(&resident, bench.size.of(1 << 12, 1 << 18), 1))?;
         group.check()?;
-        let (mut cached, mut flushed) = (group.reader(emb())?, group.reader(Reader { flushed: true, ..emb() })?);
         // The slots fit one binding, and a record is no larger than a slot.
         let (device, plain) = (clock.timed.device(), layout(clock.timed.device(), &[false]));
-        let raw = (screen.kernel(raw, &plain), bind(device, &plain, &[&internals::records(&group)[0]]));
-        let programs = [raw, screen.reading(&mut flushed, READ)?, screen.reading(&mut cached, READ)?];
+        let mut programs = vec![screen.program(raw, &plain, bind(device, &plain, &[&internals::records(&group)[0]]))];
+        for flushed in [true, false] {
+            let mut reader = group.reader(Reader { prefix: "emb", group: 1, flushed, ..Reader::default() })?;
+            let bound = reader.bind_group()?.clone();
+            programs.push(screen.program(&(reader.wgsl().to_owned() + READ), reader.layout(), bound));
+        }
         // All find the same, and the host finds it too.
         let sums = screen.found(&programs[0], &asked)?;
         let rows = group.read_rows(&hits[..64])?;

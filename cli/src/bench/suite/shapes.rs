@@ -64,11 +64,6 @@ pub(crate) fn fitting(rows: impl Iterator<Item = u32>, slots: u32, all: u32) -> 
     rows.filter(fits).take(slots as usize).collect()
 }
 
-/// Selects from rows 0 to `rows` those that fit a cache of `sets` sets together.
-pub(crate) fn pool(rows: u32, sets: u32) -> Vec<u32> {
-    fitting(0..rows, sets * WAYS, rows)
-}
-
 /// `n` uniformly random rows of the pool.
 pub(crate) fn uniform(pool: &[u32], n: usize, random: &mut Pcg64) -> Vec<u32> {
     (0..n).map(|_| pool[random.random_range(0..pool.len())]).collect()
@@ -111,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_pool_fits_its_cache() {
-        let rows = pool(10_000, 100);
+        let rows = fitting(0..10_000, 3200, 10_000);
         let (mut sets, spread) = ([0; 100], Spread::new(10_000, 100, WAYS));
         rows.iter().for_each(|row| sets[spread.set_of(*row) as usize] += 1);
         assert!(sets.iter().all(|&n| n == 32), "100 rows a set to choose from");

@@ -37,8 +37,10 @@ fn one(bench: &mut Bench<'_>, (pairs, key_bits): (u32, u32)) -> anyhow::Result<(
     let must_move = bytes::sort(f64::from(key_bits.div_ceil(8)), f64::from(pairs), true);
     let (bytes, rate) = (must_move / times.median, f64::from(pairs) / times.median);
     let against = |name: &str| {
-        let theirs = bench.beside.pairs_per_second(name, pairs).filter(|_| pairs == GOAL && key_bits == 32);
-        theirs.map(|theirs| rate / theirs)
+        let sorts = bench.beside.iter().filter_map(|value| value["sorts"].as_array()).flatten();
+        let mut theirs =
+            sorts.filter(|sort| (pairs, key_bits) == (GOAL, 32) && sort["name"] == name && sort["pairs"] == pairs);
+        theirs.find_map(|sort| Some(rate / sort["pairs_per_second"].as_f64()?))
     };
     let (cub, lampshade) = (against("cub"), against("lampshade"));
     let mut at = bench.run.at("sort", &Setting::default().with("pairs", pairs).with("key bits", key_bits));

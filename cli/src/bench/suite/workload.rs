@@ -140,10 +140,6 @@ impl Taken {
         self.measured.phase(phase).map(|times| times.median)
     }
 
-    pub(super) fn step(&self) -> Option<f64> {
-        Some(self.seconds("forward")? + self.seconds("backward")?)
-    }
-
     /// Bytes that all kernels of a phase must move.
     fn bytes(&self, phase: &str) -> f64 {
         let kernels = self.kernels.iter().filter(|kernel| kernel.phase == phase);
@@ -183,7 +179,8 @@ pub(super) fn record(bench: &mut Bench<'_>, workload: &Workload, taken: &Taken) 
         let dispatches = mine.map(|kernel| kernel.dispatches).sum::<u64>();
         at.push(&format!("{phase} dispatches"), dispatches as f64, Unit::Count);
     }
-    at.push("step", taken.step(), Unit::Seconds);
+    let both = taken.seconds("forward").zip(taken.seconds("backward"));
+    at.push("step", both.map(|(forward, backward)| forward + backward), Unit::Seconds);
     at.timed("step, host clock", taken.measured.wall);
     if *placement == Placement::Mapped {
         let crossing = bus.map(|bus| facts.table_bytes(false) / bus);
