@@ -4,7 +4,7 @@ use hotrow::{CpuSharedGroup, Error as Refused, Source, prelude::*, robe::Config}
 use hotrow_harness::shared::place;
 use hotrow_plan::{
     Error,
-    fidelity::{Fidelity, Row, fit, largest_singular_value},
+    fidelity::{Fidelity, Row, fit},
 };
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
@@ -118,18 +118,16 @@ fn a_group_takes_a_fit_over() {
     assert!((lost / 377.0 - found.mean_square()).abs() < 1e-9 && lost > 100.0, "{lost}");
 }
 
-/// More rows than one block, on several threads, give the same bits, and the right ones.
+/// More rows than one block; and the largest floats, whose sum is no float, but whose mean is one.
 #[test]
-fn threads_and_blocks_do_not_matter() {
+fn tables_may_be_long_and_values_large() {
     let config = Config::new(&[90_000], 13, 5000, 5);
     let table = random_table(&config, 11);
-    let fitted = |threads: usize| {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        pool.install(|| fit(&config, &table, None)).unwrap()
-    };
-    let one = fitted(1);
-    assert_eq!(least_squares(&config, &table, None, &one), Ok(()));
-    assert!([2, 3, 16].into_iter().all(|threads| fitted(threads) == one));
+    assert_eq!(least_squares(&config, &table, None, &fit(&config, &table, None).unwrap()), Ok(()));
+    let config = Config::new(&[40], 4, 2, 2);
+    for uses in [None, Some(&[u32::MAX; 40][..])] {
+        assert_eq!(fit(&config, &vec![f32::MAX; 160], uses).unwrap(), [f32::MAX; 2]);
+    }
 }
 
 #[test]
@@ -147,14 +145,15 @@ fn quantiles_are_of_rows() {
     assert_eq!([0.3, 1.0].map(|share| found.quantile(share, Row::relative)), [0.75, f64::INFINITY]);
 }
 
+fn refused<T: std::fmt::Debug>(found: Result<T, Error>) -> Refused {
+    if let Err(Error::Hotrow(refused)) = found { refused } else { panic!("{found:?}") }
+}
+
 #[test]
 fn bad_input_is_named() {
     let config = Config::new(&[6, 4], 4, 20, 2);
     let good = vec![1.0f32; 40];
-    let fit = |config: &Config, table: &dyn Source, uses: Option<&[u32]>| match fit(config, table, uses) {
-        Err(Error::Hotrow(refused)) => refused,
-        other => panic!("{other:?}"),
-    };
+    let fit = |config: &Config, table: &dyn Source, uses: Option<&[u32]>| refused(fit(config, table, uses));
     assert!(matches!(fit(&config.clone().with_weights(1), &good, None), Refused::Config { field: "weights", .. }));
     assert!(matches!(
         fit(&config, &good[1..].to_vec(), None),
@@ -168,26 +167,13 @@ fn bad_input_is_named() {
         (table[30], table[33]) = (wrong, wrong);
         let Refused::Source { row, found, .. } = fit(&config, &table, None) else { panic!("{wrong}") };
         assert_eq!((row, found), (7, format!("{wrong} at element 2")));
-        assert!(largest_singular_value(&config, &table).is_err());
         assert!(Fidelity::new(&config, &[1.0; 20], &table, &[7]).is_err());
         Fidelity::new(&config, &[1.0; 20], &table, &[6]).unwrap();
     }
-    let measure = |weights: &[f32], rows: &[u32]| match Fidelity::new(&config, weights, &good, rows) {
-        Err(Error::Hotrow(refused)) => refused,
-        other => panic!("{other:?}"),
-    };
+    let measure = |weights: &[f32], rows: &[u32]| refused(Fidelity::new(&config, weights, &good, rows));
     assert!(matches!(measure(&[1.0; 19], &[1]), Refused::Length { what: "weights", wanted: 20, found: 19 }));
     assert!(matches!(measure(&[f32::NAN; 20], &[1]), Refused::Source { row: 0, .. }));
     assert!(matches!(measure(&[1.0; 20], &[9, 10]), Refused::RowOutOfRange { rows: 10, position: 1, row: 10, .. }));
     let none = Fidelity::new(&config, &[1.0; 20], &good, &[]);
     assert!(matches!(none, Err(Error::Argument { what: "rows", .. })));
-}
-
-/// The largest floats: their sum is no float, but their mean is one.
-#[test]
-fn the_largest_floats_have_a_mean() {
-    let config = Config::new(&[40], 4, 2, 2);
-    for uses in [None, Some(&[u32::MAX; 40][..])] {
-        assert_eq!(fit(&config, &vec![f32::MAX; 160], uses).unwrap(), [f32::MAX; 2]);
-    }
 }

@@ -16,6 +16,7 @@ use hotrow_report::records::{self, Measurement, Setting, Unit};
 use rand::SeedableRng;
 use rand::seq::index;
 use rand_pcg::Pcg64;
+use serde_json::json;
 use std::path::Path;
 
 /// The chunk of ROBE's paper.
@@ -93,17 +94,14 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let (Table { name, kind, tables, rows: table_rows, dim, .. }, values) = (&table, table.values());
     let (by, rms_length) = (uses.as_ref().map_or("row", |uses| &uses.name), constant.rms_length());
     if let Some(path) = &options.json {
-        let head = serde_json::json!({
-            "command": "plan robe",
-            "table": {
-                "name": name, "kind": kind, "tables": tables, "rows": table_rows, "dim": dim, "values": values, "bytes": 4 * values,
-            },
-            "sample": { "rows": rows.len(), "by": by, "rms_length": rms_length },
+        let table = json!({
+            "name": name, "kind": kind, "tables": tables, "rows": table_rows, "dim": dim, "values": values, "bytes": 4 * values,
         });
-        records::write_json(path, &head, &all)?;
+        let sample = json!({ "rows": rows.len(), "by": by, "rms_length": rms_length });
+        records::write_json(path, &json!({ "command": "plan robe", "table": table, "sample": sample }), &all)?;
     }
     let (bytes, length) = (Unit::Bytes.show(4.0 * values as f64), Unit::Length.show(rms_length));
-    let text = records::table(all.iter(), &["chunk", "what"], "weights").unwrap_or_default();
+    let text = records::table(&all, &["chunk", "what"], "weights").unwrap_or_default();
     Ok(output::print(&format!(
         "plan robe: {name} ({kind}), {table_rows} rows x {dim}, {bytes}; {} rows by {by}, of root mean square length {length}\n\n\
          What rows lose in an array, by its weights; eps: the distance of a row from what comes back.\n\n{text}\n",
@@ -206,39 +204,30 @@ impl Table {
 }
 
 fn open(text: &str) -> Result<Table, Failure> {
-    let path = Path::new(text);
+    let (path, name) = (Path::new(text), text.to_owned());
     match path.extension().and_then(|ending| ending.to_str()) {
-        Some("npy") => numpy(text, path),
-        Some("safetensors") => saved(text, path),
+        Some("npy") => {
+            let tensors = Tensors::npy(path)?;
+            let matrix = tensors.matrix(&tensors.names()[0], &FLOATS)?;
+            let [rows, dim] = matrix.shape;
+            converted(std::slice::from_ref(&matrix))
+                .iter()
+                .for_each(|note| output::note(&format!("note: {text}: {note}")));
+            let (rows, dim) = (number(path, "rows", rows, MOST_ROWS)?, number(path, "dim", dim, amount::MOST_DIM)?);
+            let source = Box::new(Stacked { tensors, matrices: vec![matrix] });
+            Ok(Table { name, kind: "numpy", tables: vec![rows], rows, dim, source })
+        }
+        // The newest values of all rows are read into memory.
+        Some("safetensors") => {
+            let config = checkpoint::contents(path)?.0;
+            let (tables, dim, rows) = (config.tables.clone(), config.dim, config.total_rows() as u32);
+            let mut group = CpuGroup::new(config)?;
+            checkpoint::load(&mut group, path)?;
+            let source = Box::new(group.read_rows(&(0..rows).collect::<Vec<_>>())?);
+            Ok(Table { name, kind: "checkpoint", tables, rows, dim, source })
+        }
         _ => Err(Failure::Usage(format!(
             "{text}: wanted a .npy file or a checkpoint (.safetensors), found another ending; name such a file"
         ))),
     }
-}
-
-fn numpy(text: &str, path: &Path) -> Result<Table, Failure> {
-    let tensors = Tensors::npy(path)?;
-    let matrix = tensors.matrix(&tensors.names()[0], &FLOATS)?;
-    let [rows, dim] = matrix.shape;
-    converted(std::slice::from_ref(&matrix)).iter().for_each(|note| output::note(&format!("note: {text}: {note}")));
-    let (rows, dim) = (number(path, "rows", rows, MOST_ROWS)?, number(path, "dim", dim, amount::MOST_DIM)?);
-    let source = Box::new(Stacked { tensors, matrices: vec![matrix] });
-    Ok(Table { name: text.to_owned(), kind: "numpy", tables: vec![rows], rows, dim, source })
-}
-
-/// Number of rows that are read from a group at once.
-const PIECE: u32 = 1 << 14;
-
-/// Reads the newest values of all rows of a checkpoint into memory.
-fn saved(text: &str, path: &Path) -> Result<Table, Failure> {
-    let config = checkpoint::contents(path)?.0;
-    let (tables, dim, rows) = (config.tables.clone(), config.dim, config.total_rows() as u32);
-    let mut group = CpuGroup::new(config)?;
-    checkpoint::load(&mut group, path)?;
-    let mut values: Vec<f32> = Vec::new();
-    for first in (0..rows).step_by(PIECE as usize) {
-        let piece: Vec<u32> = (first..rows.min(first.saturating_add(PIECE))).collect();
-        values.extend(group.read_rows(&piece)?);
-    }
-    Ok(Table { name: text.to_owned(), kind: "checkpoint", tables, rows, dim, source: Box::new(values) })
 }
