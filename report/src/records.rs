@@ -333,7 +333,7 @@ mod tests {
         let (json, csv) = (folder.path().join("a.json"), folder.path().join("a.csv"));
         write_json(&json, &serde_json::json!({"schema": 2}), &records()).unwrap();
         let text = std::fs::read_to_string(json).unwrap();
-        let read: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let read: Value = serde_json::from_str(&text).unwrap();
         let back: Vec<Measurement> = serde_json::from_value(read["records"].clone()).unwrap();
         assert_eq!((back, &read["schema"]), (records(), &2.into()));
         assert!(text.starts_with("{\n  \"schema\": 2,\n  \"records\": [\n    {\"what\":\"forward\","), "{text}");
