@@ -4,7 +4,8 @@
 use crate::batch::TableSpec;
 use crate::hyper::Hyper;
 use anyhow::{Context as _, bail, ensure};
-use hotrow::{Error, GroupConfig, Placement, Policy, Precision, RandomBits, Rounding, robe, robe::Addressing};
+use hotrow::robe::{self, Addressing, Backward};
+use hotrow::{Error, GroupConfig, Placement, Policy, Precision, RandomBits, Rounding};
 use hotrow_plan::simulate::{Geometry, WINDOW_WAYS};
 use hotrow_report::names;
 use serde::de::Error as _;
@@ -91,6 +92,9 @@ pub(crate) struct Setting {
     /// Where the rows of a shared array lie: chunks that overlap, or whole rows (the hashing trick).
     #[serde(with = "names")]
     pub(crate) addressing: Addressing,
+    /// The weights of a shared array that a backward visits. No loss depends on it.
+    #[serde(with = "names")]
+    pub(crate) backward: Backward,
     /// Whether the rows lie in the host's memory, which the device reads over the bus.
     pub(crate) mapped: bool,
     /// FP32 rows in whole pages that move between the host and the device, which holds so many percent of them (SPEC 4); 0 for none.
@@ -123,6 +127,7 @@ impl Setting {
         weights: None,
         chunk: CHUNK,
         addressing: Addressing::Hashed,
+        backward: Backward::Auto,
         mapped: false,
         pages_percent: 0.0,
         quotient: None,
@@ -178,7 +183,9 @@ impl Setting {
             }
             "window-ways" if !self.policy.facts().recent => Some(("policy window", "another policy")),
             "chunk" if self.addressing == Addressing::Rows => Some(("addressing hashed", "rows")),
-            "chunk" | "addressing" if !self.is_shared() => Some(("compression or weights", "rows of their own")),
+            "chunk" | "addressing" | "backward" if !self.is_shared() => {
+                Some(("compression or weights", "rows of their own"))
+            }
             "hot-batches" if !self.has_pins() => Some(("a pinned-percent above 0", "no pins")),
             "cache-percent" | "pinned-percent" | "mapped" | "pages-percent" if self.is_shared() => {
                 Some(("neither compression nor weights", "a shared array"))
@@ -216,7 +223,7 @@ impl Setting {
 
     /// "int4 stochastic, 10 % lfu", or "robe 1000x, chunks of 8, int8 stochastic".
     pub(crate) fn label(&self) -> String {
-        let Self { precision, policy, chunk, ways, .. } = self;
+        let Self { precision, policy, chunk, backward, ways, .. } = self;
         let below = *precision != Precision::Fp32;
         let array = if self.addressing == Addressing::Rows { "hashed rows" } else { "robe" };
         let of_weights = |weights| format!("{array} of {weights} weights");
@@ -227,6 +234,7 @@ impl Setting {
             self.quotient.map(|times| format!("quotient-remainder {times}x")),
             self.weights.map(of_weights).or_else(|| Some(format!("{array} {}x", self.compression?))),
             (*chunk != CHUNK).then(|| format!("chunks of {chunk}")),
+            (*backward != Backward::Auto).then(|| format!("{backward} backward")),
             (below || !self.is_shared()).then_some(rows),
             self.mapped.then(|| "mapped".to_owned()),
             (self.pages_percent > 0.0).then(|| format!("{} % in moved pages", self.pages_percent)),
@@ -283,6 +291,7 @@ impl Setting {
         }
         let config =
             config.with_addressing(self.addressing).with_precision(self.precision).with_rounding(self.rounding);
+        let config = config.with_backward(self.backward);
         config.check().map(|()| Some(config))
     }
 
@@ -295,6 +304,8 @@ impl Setting {
         ensure!((0.0..=100.0).contains(&pages), "pages-percent: wanted a number from 0 to 100, found {pages}");
         let addressing = setting.addressing;
         ensure!(addressing != Addressing::Direct, "addressing: wanted hashed or rows, found direct");
+        let backward = setting.backward;
+        ensure!(backward != Backward::Atomic, "backward: wanted auto, dense or sparse, found atomic");
         let (of_tables, pinned) = (setting.cached_tables, setting.pinned_percent);
         ensure!(
             pinned >= 0.0 && pinned + percent <= 100.0,

@@ -476,7 +476,7 @@ fn table_seed(seed: u64, table: usize) -> u32 {
 mod tests {
     use super::*;
     use crate::setting::Setup;
-    use hotrow::{Init, OptimizerKind, Policy, Precision};
+    use hotrow::{Init, OptimizerKind, Policy, Precision, robe::Backward};
 
     fn specs() -> Vec<TableSpec> {
         let table = |name: &str, rows, low| TableSpec {
@@ -557,6 +557,13 @@ mod tests {
         assert_ne!(after.concat(), wanted);
         let (counters, _) = joint.counters().unwrap();
         assert_eq!((counters.accesses, counters.bus_bytes()), (9, 2 * 9 * 4 * 4));
+        // Another way to update reaches the array, and moves the same weights by the same bits.
+        for backward in [Backward::Auto, Backward::Dense, Backward::Sparse] {
+            let setting = Setting { backward, ..ROBE };
+            assert_eq!(fresh.array(&[0, 1, 2], setting).unwrap().unwrap().backward, backward);
+            let [before, moved] = trained(tables([setting; 3], 7));
+            assert_eq!((before.concat(), moved.concat()), (wanted.clone(), after.concat()), "{backward}");
+        }
     }
 
     #[test]
