@@ -252,6 +252,17 @@ mod tests {
         assert_eq!(files, 7);
     }
 
+    #[test]
+    fn the_device_has_its_baselines() {
+        let parts = Experiment::read(include_str!("../experiments/device.toml"), None).unwrap();
+        let [device, cpu] = ["dlrm", "cpu"].map(|part| setups(&parts[part]));
+        for wanted in ["fp32, mapped", "fp32, mapped, 5 % pinned", "fp16 nearest, mapped", "fp16 stochastic, mapped"] {
+            assert!(device.iter().any(|label| label == wanted), "{wanted}: {device:?}");
+        }
+        let of_device = |label: &String| ["mapped", "pages", "pinned"].iter().any(|word| label.contains(word));
+        assert!(!cpu.iter().any(of_device) && device.iter().any(of_device), "{cpu:?}");
+    }
+
     /// A number whose line or column has another name here would never be shown.
     #[test]
     fn every_published_number_stands_in_some_table() {
