@@ -7,6 +7,7 @@ mod cache;
 pub(crate) mod dist;
 pub(crate) mod distribution;
 mod input;
+mod marginal;
 mod memory;
 mod precision;
 mod report;

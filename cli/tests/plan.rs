@@ -29,6 +29,7 @@ fn the_schema_is_stable() {
                   plan cache_rows cache_bytes cache_percent pinned_rows without_a_way without_a_way_share batch_samples batch_lookups device_bytes form \
                   hit_rate batch distinct_rows index_bytes read_bytes written_bytes epoch epoch_without_cache epoch_uncoalesced \
                   load_bytes load_pays_after_epochs one_more_set optimum epoch_bytes epoch_cost cost_percent curve skew lookups_percent rows_percent \
+                  one_more_row saved_rows cost_rows cost_by_eq_13 pays \
                   verify order backend batches whole_epoch record measures what \
                   predicted counted deviation_percent allowed_percent too_short within locality";
     assert_eq!(keys(&json), words(wanted));
@@ -96,11 +97,16 @@ fn plan_optimum_and_curve_are_one() {
     let zipf = ["--distribution", "zipf:rows=100000,s=0.8", "--lookups", "4", "--budget", "24MiB"];
     let free = plan(&zipf);
     one_and_the_same(&free);
+    // One more row is judged where batch and cache share the memory, by equation 13 never as cheaper than it is.
+    let more = free["one_more_row"].as_array().unwrap();
+    assert!(more.len() > 2 && more[0]["pinned_rows"] == 0, "{more:?}");
+    assert!(more.iter().all(|row| row["cost_by_eq_13"].as_f64() >= row["cost_rows"].as_f64()), "{more:?}");
     let cost = |plan: &Value| plan["optimum"]["epoch_cost"].as_f64().unwrap();
     // If that costs less, the batch takes the memory that the table does not need.
     for batch in ["2048", "5000"] {
         let fixed = plan(&[&zipf[..], &["--batch", batch]].concat());
         one_and_the_same(&fixed);
+        assert_eq!(fixed["one_more_row"], serde_json::json!([]), "a fixed batch pays for no row");
         assert!(cost(&free) < cost(&fixed), "{batch}");
     }
     let uniform = plan(&["--distribution", "uniform:rows=1000", "--budget", "1GiB"]);

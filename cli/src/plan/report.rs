@@ -1,6 +1,7 @@
 //! The answer of `hotrow plan` as JSON, as tables and as a plot.
 
 use super::input::{Input, Source};
+use super::marginal;
 use super::verify::{Run, form};
 use hotrow::WAYS;
 use hotrow_plan::scars::{Budget, MoreRows, Pinned, Plan, PlannedGroup, Planner, Split, Traffic};
@@ -87,7 +88,14 @@ impl Answer<'_> {
             .with("optimum", self.split(self.plan.cheapest()))
             .with("curve", self.plan.splits.values().map(|split| self.split(split)).collect::<Field>())
             .with("skew", skew.collect::<Field>())
+            .with("one_more_row", marginal::one_more_row(&self.job, self.sizes()).into_iter().collect::<Field>())
             .with("verify", self.verify.iter().map(|run| run.json.clone()).collect::<Field>())
+    }
+
+    /// Numbers of hottest rows: none, the plan's, and those that serve a share of the lookups.
+    fn sizes(&self) -> Vec<u64> {
+        let shares = SHARES.iter().map(|percent| self.job.input.skew.rows_for(percent / 100.0));
+        shares.chain([0, self.cache.count() as u64]).collect()
     }
 
     fn plan(&self) -> Object {
@@ -159,6 +167,12 @@ impl Answer<'_> {
         parts.push(format!("Bytes over the bus:\n{}", object::table(&traffic)));
         let skew = object::table(json.list("skew"));
         parts.push(format!("The hottest rows that serve a share of the lookups:\n{skew}"));
+        let rows = json.list("one_more_row");
+        if !rows.is_empty() {
+            let table = object::table(rows);
+            parts.push(format!("One more pinned row, in rows that a batch saves and that the smaller batch costs (SCARS, eq. 11 to 13):\n{table}"));
+            parts.extend(marginal::off(rows));
+        }
         parts.extend(self.verify.iter().map(Run::text));
         parts.join("\n\n")
     }
