@@ -12,6 +12,7 @@ mod memory;
 mod precision;
 mod report;
 pub(crate) mod robe;
+mod tables;
 mod verify;
 
 use hotrow_report::failure::Failure;

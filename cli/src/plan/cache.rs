@@ -5,6 +5,7 @@ use super::amount::{BINDING, MOST_DIM};
 use super::distribution::Distribution;
 use super::input::{Input, Source};
 use super::report::{Answer, Job, curve};
+use super::tables;
 use super::verify;
 use hotrow::{GroupConfig, Optimizer, OptimizerKind, Precision, WAYS};
 use hotrow_plan::scars::{Budget, Forecast, Pinned, PlannedGroup};
@@ -16,7 +17,7 @@ use hotrow_report::output;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The default smallest batch, which is SCARS'.
 const SMALLEST: u64 = 2048;
@@ -96,7 +97,7 @@ pub(crate) struct Args {
     /// Most batches of each order for --verify [default: the epoch; 64 for a distribution, or more if the check needs them]
     #[arg(long, value_name = "N", requires = "verify", allow_negative_numbers = true, value_parser = amount::count)]
     verify_batches: Option<u64>,
-    /// Draw STEM.svg and STEM.png: bytes and hit rate over cache size
+    /// Draw STEM.svg and STEM.png: bytes and hit rate over cache size; for a trace with tables also STEM-tables.svg and .png, their accesses over rows
     #[arg(long, value_name = "STEM", value_parser = output::stem())]
     plot: Option<PathBuf>,
 }
@@ -108,16 +109,27 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     );
     options.check_used(args.verify, args.distribution.is_none())?;
     let read = options.trace_files(args.trace.as_slice());
-    output::check_files(options.json.as_deref(), None, args.plot.as_slice(), &read)?;
+    let plots: Vec<PathBuf> = args.plot.iter().flat_map(|stem| [stem.clone(), beside(stem)]).collect();
+    output::check_files(options.json.as_deref(), None, &plots, &read)?;
     let input = args.input(options)?;
     let answer = job(args, &input)?.answer(args, options)?;
     let json = answer.json();
     options.write_json(&json)?;
     if let Some(stem) = &args.plot {
         curve(&answer).write(stem)?;
+        if let Source::Trace(trace) = &answer.job.input.source
+            && !trace.tables.is_empty()
+        {
+            tables::chart(&answer.job.input.name, &trace.tables).write(&beside(stem))?;
+        }
     }
     output::print(&answer.text(&json))?;
     verify::proved(&answer.verify)
+}
+
+/// The stem of the chart of tables.
+fn beside(stem: &Path) -> PathBuf {
+    output::with_ending(stem, "-tables")
 }
 
 impl Args {

@@ -1,6 +1,7 @@
 //! The lookups of a plan: those of a trace, or a distribution.
 
 use super::distribution::Distribution;
+use super::tables::by_table;
 use hotrow_plan::Error;
 use hotrow_plan::scars::{Budget, Planner, Profile, Skew};
 use hotrow_report::failure::{Failure, ensure_usage};
@@ -28,6 +29,8 @@ pub(super) struct Samples {
     offsets: Vec<u32>,
     /// The rows in use, hottest first.
     pub(super) ranked: Vec<u32>,
+    /// The tables, each with its lookups, if the trace has tables.
+    pub(super) tables: Vec<(u8, Skew)>,
 }
 
 impl Samples {
@@ -53,7 +56,7 @@ impl Input {
 
     /// Takes the lookups of a trace. `lookups` is the number for a sample if the trace has no bags.
     pub(super) fn of_trace(trace: Trace, lookups: Option<f64>) -> Result<Self, Failure> {
-        let Trace { name, ids, offsets, .. } = trace;
+        let Trace { name, ids, offsets, tables, .. } = trace;
         let (all, each) = (ids.len() as u32, lookups.unwrap_or(1.0));
         ensure_usage!(
             offsets.is_none() || lookups.is_none(),
@@ -68,13 +71,14 @@ impl Input {
         let mut profile = Profile::exact(&[rows]);
         profile.count_rows(&ids)?;
         let samples = offsets.len() as u64 - 1;
+        let (ranked, tables) = (profile.hottest(usize::MAX), by_table(&ids, &tables.unwrap_or_default())?);
         Ok(Self {
             name,
             rows,
             skew: profile.skew()?,
             samples,
             per_sample: ids.len() as f64 / samples as f64,
-            source: Source::Trace(Samples { ids, offsets, ranked: profile.hottest(usize::MAX) }),
+            source: Source::Trace(Samples { ids, offsets, ranked, tables }),
         })
     }
 

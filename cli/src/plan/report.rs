@@ -2,6 +2,7 @@
 
 use super::input::{Input, Source};
 use super::marginal;
+use super::tables;
 use super::verify::{Run, form};
 use hotrow::WAYS;
 use hotrow_plan::scars::{Budget, MoreRows, Pinned, Plan, PlannedGroup, Planner, Split, Traffic};
@@ -167,6 +168,14 @@ impl Answer<'_> {
         parts.push(format!("Bytes over the bus:\n{}", object::table(&traffic)));
         let skew = object::table(json.list("skew"));
         parts.push(format!("The hottest rows that serve a share of the lookups:\n{skew}"));
+        if let Source::Trace(trace) = &self.job.input.source
+            && !trace.tables.is_empty()
+        {
+            let table = object::table(&tables::lines(&trace.tables));
+            parts.push(format!(
+                "The share of each table's lookups that its hottest rows have, of those in use:\n{table}"
+            ));
+        }
         let rows = json.list("one_more_row");
         if !rows.is_empty() {
             let table = object::table(rows);
