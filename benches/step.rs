@@ -114,6 +114,15 @@ fn each(row: u32, values: &[f32; WIDE], halves: &mut [u16; WIDE]) {
     }
 }
 
+/// A draw for each value, up with the probability of its rest (Zhang 2018, 3.1, before its raw bits).
+fn bernoulli(row: u32, values: &[f32; WIDE], halves: &mut [u16; WIDE]) {
+    let mut source = rand_pcg::Pcg64::seed_from_u64(row.into());
+    for (half_, x) in halves.iter_mut().zip(values) {
+        let up = rand_distr::Bernoulli::new(f64::from(x.to_bits() & 0x1fff) / 8192.0).unwrap().sample(&mut source);
+        *half_ = half(*x, 0) + u16::from(up);
+    }
+}
+
 /// A hash for `PER` values, as SPEC 2 has it: 4 take 24 of its bits, 8 take 16, 16 take 8.
 #[inline(always)]
 fn vector<const PER: usize>(row: u32, values: &[f32; WIDE], halves: &mut [u16; WIDE]) {
@@ -154,8 +163,9 @@ fn random_bits(criterion: &mut Criterion) {
     group.throughput(Throughput::Elements(128 * WIDE as u64));
     let rows: Vec<[f32; WIDE]> =
         (0..128).map(|row| std::array::from_fn(|e| 0.1 + (row as f32 + e as f32 / 7.0).sin().abs())).collect();
-    let lines: [(&str, Round); 5] = [
+    let lines: [(&str, Round); 6] = [
         ("nearest", nearest),
+        ("a Bernoulli draw an element", bernoulli),
         ("24 bits, a hash an element", each),
         ("24 bits, a hash for 4", of_4),
         ("16 bits, a hash for 8", of_8),
@@ -164,15 +174,20 @@ fn random_bits(criterion: &mut Criterion) {
     let mean = |halves: &[u16; WIDE]| {
         halves.iter().map(|&half| f64::from(hotrow::internals::codec::f32_from_half(half.into()))).sum::<f64>()
     };
-    for (name, round) in lines {
+    let bias = |round: Round| {
         let mut halves = [0; WIDE];
-        // What is measured rounds: without bias over the rows, and by at most a unit.
-        let bias = (0u32..).zip(&rows).map(|(row, values)| {
+        let of_row = (0u32..).zip(&rows).map(|(row, values)| {
             round(row, values, &mut halves);
             mean(&halves) - values.iter().copied().map(f64::from).sum::<f64>()
         });
-        let bias = bias.sum::<f64>() / (128 * WIDE) as f64;
-        assert!(bias.abs() < 1e-5, "{name}: {bias}");
+        of_row.sum::<f64>() / (128 * WIDE) as f64
+    };
+    let down: Round = |_, values, halves| halves.iter_mut().zip(values).for_each(|(half_, x)| *half_ = half(*x, 0));
+    assert!(bias(down) < -1e-4, "rounding towards 0 has a bias");
+    for (name, round) in lines {
+        // What is measured rounds without bias over the rows.
+        assert!(bias(round).abs() < 1e-5, "{name}: {}", bias(round));
+        let mut halves = [0; WIDE];
         group.bench_function(name, |bencher| {
             bencher.iter(|| {
                 (0u32..).zip(&rows).for_each(|(row, values)| round(row, std::hint::black_box(values), &mut halves));
