@@ -129,7 +129,7 @@ const OF_TABLE: &str = "hit rate of a table";
 type Column = (&'static str, Unit, fn(&Ended) -> Option<f64>);
 
 /// The figures of a run, and its changes against the first setting with the same seed.
-const FIGURES: [Column; 25] = [
+const FIGURES: [Column; 26] = [
     ("test loss", Unit::Score, |run| Some(run.outcome.loss)),
     ("accuracy", Unit::Score, |run| run.outcome.accuracy),
     ("AUC", Unit::Score, |run| run.outcome.auc),
@@ -150,7 +150,12 @@ const FIGURES: [Column; 25] = [
     ("a step", Unit::Seconds, |run| Some(run.outcome.step_seconds)),
     ("of it tables", Unit::Seconds, |run| Some(run.outcome.tables_seconds)),
     (CHANGE, Unit::Change, |run| run.base.as_ref().map(|base| 100.0 * (run.outcome.loss - base.loss) / base.loss)),
-    (DROP, Unit::Change, |run| {
+    ("samples a second change", Unit::Change, |run| {
+        let base = run.base.as_ref()?.samples_per_second;
+        Some(100.0 * (run.outcome.samples_per_second - base) / base)
+    }),
+    // Yang 2020, eq. 1
+    ("accuracy drop", Unit::Change, |run| {
         let base = run.base.as_ref()?.accuracy?;
         Some(100.0 * (base - run.outcome.accuracy?) / base)
     }),
@@ -450,6 +455,7 @@ mod tests {
                 curve,
                 memory_paper,
                 step_seconds: 0.5 / (1 + at) as f64,
+                samples_per_second: (1 + seed) as f64 * if at == 1 { 0.9 } else { 1.0 },
                 kept_bytes: 100 / (1 + at as u64),
                 ..Outcome::default()
             };
@@ -467,8 +473,12 @@ mod tests {
         let change = found[1].figure(CHANGE).unwrap();
         assert!((change.mean - 0.1).abs() < 1e-9 && change.ends.unwrap().1 < 0.35, "{change:?}");
         assert_eq!((found[0].figure(CHANGE), found[2].failed), (None, 1));
-        assert_eq!(verdicts(1.0), ["", "unmeasured", "unmeasured"], "0.1 ± 0.25 % may be neutral, and may not");
-        assert_eq!(verdicts(-100.0), ["", "unmeasured", "unmeasured"], "-10 ± 25 %");
+        // A tenth slower at each seed, though the seeds' own rates are three times apart.
+        let slower = found[1].figure("samples a second change").unwrap();
+        assert!((slower.mean + 10.0).abs() < 1e-9 && slower.ends.unwrap().1 < -9.99, "{slower:?}");
+        assert!(found[1].figure("samples a second").unwrap().ends.unwrap().0 < 0.0, "not paired it is wide");
+        assert_eq!(verdicts(1.0), ["", "yes", "unmeasured"]);
+        assert_eq!(verdicts(100.0), ["", "unmeasured", "unmeasured"], "a wide interval");
         assert_eq!(verdicts(0.0)[1], "yes");
         let mut worse = done(0.0);
         worse[3..6].iter_mut().for_each(|run| run.outcome.as_mut().unwrap().loss *= 1.01);

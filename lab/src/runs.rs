@@ -118,9 +118,9 @@ impl<'a> Lab<'a> {
         setup.choice(&self.task.about().tables, self.experiment.task.small_table())
     }
 
-    /// Every setup with every seed.
+    /// Every setup with every seed. The runs of a seed, which are compared, are neighbours, so that a busy machine slows all of them.
     fn each(&self, setups: &[Setup]) -> Vec<(Setup, u64)> {
-        setups.iter().flat_map(|setup| self.seeds.iter().map(|&seed| (setup.clone(), seed))).collect()
+        self.seeds.iter().flat_map(|&seed| setups.iter().map(move |setup| (setup.clone(), seed))).collect()
     }
 
     fn options(&self, setup: &Setup, best: Option<f64>) -> RunOptions {
