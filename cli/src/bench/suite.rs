@@ -36,7 +36,7 @@ pub(super) struct Args {
     /// Sizes [default: full, small on a software driver]
     #[arg(long, value_enum)]
     size: Option<Size>,
-    /// Parts [default: all but nvidia-full]
+    /// Parts [default: all but nvidia-full and scars]
     #[arg(long, value_delimiter = ',', value_parser = part_names())]
     only: Vec<String>,
     /// JSON of `benches/side_by_side.py` from the same machine, for goals that compare. May be given several times
@@ -51,7 +51,7 @@ pub(super) struct Args {
 type Measure = fn(&mut Bench<'_>) -> anyhow::Result<()>;
 
 /// The parts of the suite. Short parts and parts that decide a goal come first.
-const PARTS: [(&str, &str, Option<Measure>); 14] = [
+const PARTS: [(&str, &str, Option<Measure>); 15] = [
     ("random", "Random rows read and updated, 64 B to 4 KB in tables of all sizes, against a copy", Some(random::run)),
     ("hits", "All rows resident: gather, forward, backward", None),
     ("nvidia", "NVIDIA's shape", None),
@@ -69,11 +69,12 @@ const PARTS: [(&str, &str, Option<Measure>); 14] = [
     ("low-precision", "Backward of each precision without a cache, against FP32", None),
     ("pinned", "Hot rows pinned: caches of 128 and 1024 MB against none", None),
     ("small", "A thousand indices", None),
-    (FULL, "NVIDIA's shape whole: 268 million rows, 37.5 GB in 18 pieces. Only if it is named", None),
+    ("nvidia-full", "NVIDIA's shape whole: 268 million rows, 37.5 GB in 18 pieces. Only if it is named", None),
+    ("scars", "SCARS' Tables I to VI: sizes of the cache of pinned rows, and batches. Only if it is named", None),
 ];
 
-/// The part that runs only if it is named.
-const FULL: &str = "nvidia-full";
+/// The parts that run only if they are named.
+const NAMED: [&str; 2] = ["nvidia-full", "scars"];
 
 fn part_names() -> PossibleValuesParser {
     PARTS.map(|(name, help, _)| PossibleValue::new(name).help(help)).into()
@@ -158,7 +159,9 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let seed = options.group_seed();
     let mut bench = Bench { clock: &clock, size, seed, deadline, copy: None, bus: None, beside, run };
     copy::all(&mut bench)?;
-    let asked = |part: &str| if args.only.is_empty() { part != FULL } else { args.only.iter().any(|one| one == part) };
+    let asked = |part: &str| {
+        if args.only.is_empty() { !NAMED.contains(&part) } else { args.only.iter().any(|one| one == part) }
+    };
     for (name, _, beyond) in PARTS.into_iter().filter(|(name, ..)| asked(name)) {
         if let Some(reason) = deadline.over() {
             bench.run.leave_out(name, reason);

@@ -2,6 +2,7 @@
 
 use super::input::{Input, Source};
 use super::marginal;
+use super::quarters;
 use super::tables;
 use super::verify::{Run, form};
 use hotrow::WAYS;
@@ -166,6 +167,18 @@ impl Answer<'_> {
         };
         let traffic: Vec<Object> = plan.parts().into_iter().map(with_all).collect();
         parts.push(format!("Bytes over the bus:\n{}", object::table(&traffic)));
+        if self.cache.count() > 0.0 {
+            let [first, second, third, last] = match &self.job.input.source {
+                Source::Trace(trace) => quarters::counted(&trace.samples(), &self.cache.rows, self.job.input.rows),
+                Source::Distribution(_) => {
+                    quarters::expected(&self.job.input.skew, self.cache.per_bin(), self.job.input.per_sample)
+                }
+            }
+            .map(|users| digits(users.round()));
+            parts.push(format!(
+                "Of 1,024 samples {first} look up a row of the hottest quarter of the pinned rows, {second}, {third} and {last} one of the others (SCARS, Figure 4)."
+            ));
+        }
         let skew = object::table(json.list("skew"));
         parts.push(format!("The hottest rows that serve a share of the lookups:\n{skew}"));
         if let Source::Trace(trace) = &self.job.input.source

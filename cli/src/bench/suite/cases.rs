@@ -213,6 +213,12 @@ mod tests {
         let names: std::collections::BTreeSet<_> = all.iter().map(|case| (&case.name, case.lookups)).collect();
         assert_eq!(names.len(), lines);
         assert!(all.iter().all(|case| (case.draw == Draw::Zipf) == case.alpha.is_some()));
+        // Each case of SCARS has a place in a table, and each place has a case.
+        let shown =
+            include_str!("../../../data/tables.csv").split([',', '|', '"']).filter(|name| name.starts_with("scars-"));
+        let shown: std::collections::BTreeSet<_> = shown.collect();
+        let scars = of("scars");
+        assert_eq!(shown, scars.iter().map(|case| case.name.as_str()).collect());
     }
 
     #[test]

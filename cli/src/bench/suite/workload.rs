@@ -182,6 +182,7 @@ pub(super) fn record(bench: &mut Bench<'_>, workload: &Workload, taken: &Taken) 
     let both = taken.seconds("forward").zip(taken.seconds("backward"));
     at.push("step", both.map(|(forward, backward)| forward + backward), Unit::Seconds);
     at.timed("step, host clock", taken.measured.wall);
+    at.push("lookups a second", facts.accesses / taken.measured.wall.median, Unit::PerSecond);
     if *placement == Placement::Mapped {
         let crossing = bus.map(|bus| facts.table_bytes(false) / bus);
         // The bound is the longer of two times: all bytes within device memory at copy speed, or the missed bytes over the bus.
