@@ -9,6 +9,7 @@ pub(crate) mod distribution;
 mod input;
 mod marginal;
 mod memory;
+mod precision;
 mod quarters;
 mod report;
 pub(crate) mod robe;

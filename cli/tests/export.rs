@@ -445,8 +445,11 @@ fn imported_rows_get_searched_ranges() {
     };
     let [whole, searched] = ["--precision int2", "--precision int2 --search"].map(error);
     assert!(searched > 0.0 && searched < 0.9 * whole, "{searched} {whole}");
-    let refused =
-        outcome(&["import", &tensor("fused.int8"), "--format", "fused", "--search", "--out", &folder.path("no")], 2);
+    let fused = folder.tensors("fused", &[("weight", Dtype::U8, &[ROWS, DIM + 8], &tensor("fused.int8"))]);
+    let refused = outcome(
+        &["import", &fused, "--format", "fused", "--precision", "int8", "--search", "--out", &folder.path("no")],
+        2,
+    );
     assert!(refused.1.contains("--search: wanted rows of floats, found rows of codes"), "{refused:?}");
 }
 

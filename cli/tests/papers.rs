@@ -107,7 +107,8 @@ fn wrong(page: &str, faults: &str, words: &str) -> Vec<String> {
                         ("hotrow-lab", ("train", pairs))
                             if pairs.split(' ').all(|pair| {
                                 let key = pair.split('=').next().unwrap_or_default();
-                                pair.contains('=') && keys.contains(key.rsplit('.').next().unwrap_or_default())
+                                pair.contains('=')
+                                    && (key == "task" || keys.contains(key.rsplit('.').next().unwrap_or_default()))
                             }) =>
                         {
                             Ok(())

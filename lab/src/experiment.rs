@@ -249,7 +249,7 @@ mod tests {
             let (_, setups) = part.setups(None).unwrap_or_else(|error| panic!("{name}: {error:#}"));
             assert!(setups[0].setting == Setting::FP32 && setups[0].tables.is_empty(), "{name}");
         }
-        assert_eq!(files, 7);
+        assert_eq!(files, 8);
     }
 
     #[test]

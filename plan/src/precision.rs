@@ -88,15 +88,20 @@ fn cut(uses: &[u64], kinds: &[Kind], most: u64) -> Vec<usize> {
         let middle = (low + high) / 2.0;
         if bytes(&counts(middle)) <= most { high = middle } else { low = middle }
     }
-    // Rows of equal use change at one price: the first of them get the bytes that are left.
+    // Rows of equal use change at one price: row by row the bytes that are left go where they help most.
     let mut counts = counts(high);
-    for at in (1..kinds.len()).rev() {
-        let more = kinds[at - 1].bytes - kinds[at].bytes;
-        let moved = ((most - bytes(&counts)) / more).min(counts[at] as u64) as usize;
-        counts[at] -= moved;
-        counts[at - 1] += moved;
+    loop {
+        let left = most - bytes(&counts);
+        let more = |at: usize| kinds[at - 1].bytes - kinds[at].bytes;
+        let gain = |at: usize| {
+            let first = counts[..at].iter().sum::<usize>();
+            uses[first] as f64 * (kinds[at].error - kinds[at - 1].error) / more(at) as f64
+        };
+        let fits = (1..kinds.len()).filter(|&at| counts[at] > 0 && more(at) <= left);
+        let Some(at) = fits.max_by(|&a, &b| gain(a).total_cmp(&gain(b))) else { return counts };
+        counts[at] -= 1;
+        counts[at - 1] += 1;
     }
-    counts
 }
 
 #[cfg(test)]

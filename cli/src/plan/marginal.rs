@@ -1,7 +1,7 @@
 //! Whether one more cached row pays (SCARS, eq. 8 to 13): the paper's cache holds the hottest rows and nothing else, and a batch has the rest of the memory.
 
-use super::report::Job;
-use hotrow_plan::scars::Skew;
+use super::input::Input;
+use hotrow_plan::scars::{Budget, Skew};
 use hotrow_report::object::Object;
 
 /// The share by which eq. 13's price may be above the exact one before a sentence says so, in percent.
@@ -44,18 +44,18 @@ impl Marginal<'_> {
 }
 
 /// One more row beside some numbers of cached rows, those that leave room for it, in batches that are a part of an epoch and have no cost of their own.
-pub(super) fn one_more_row(job: &Job<'_>, mut cached: Vec<u64>) -> Vec<Object> {
-    let (input, budget) = (job.input, &job.budget);
+pub(super) fn one_more_row(input: &Input, budget: &Budget, mut cached: Vec<u64>) -> Vec<Object> {
     let marginal = Marginal {
         skew: &input.skew,
         memory: budget.bytes as f64,
-        row: job.group.slot as f64,
+        row: budget.group.slot as f64,
         lookup: budget.sample as f64 / input.per_sample,
     };
     cached.sort_unstable();
     cached.dedup();
     let epoch = input.samples as f64 * input.per_sample;
-    let part = |&cached: &u64| !job.fixed_batch() && marginal.lookups(cached) <= epoch;
+    let fixed = budget.smallest_batch == budget.largest_batch;
+    let part = |&cached: &u64| !fixed && marginal.lookups(cached) <= epoch;
     let of = |cached| {
         let [saved, price, by_13] = marginal.one_more(cached)?;
         let row = Object::default().with("pinned_rows", cached).with("batch_lookups", marginal.lookups(cached) as u64);

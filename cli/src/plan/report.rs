@@ -90,7 +90,10 @@ impl Answer<'_> {
             .with("optimum", self.split(self.plan.cheapest()))
             .with("curve", self.plan.splits.values().map(|split| self.split(split)).collect::<Field>())
             .with("skew", skew.collect::<Field>())
-            .with("one_more_row", marginal::one_more_row(&self.job, self.sizes()).into_iter().collect::<Field>())
+            .with(
+                "one_more_row",
+                marginal::one_more_row(self.job.input, &self.job.budget, self.sizes()).into_iter().collect::<Field>(),
+            )
             .with("verify", self.verify.iter().map(|run| run.json.clone()).collect::<Field>())
     }
 

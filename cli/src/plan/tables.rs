@@ -42,9 +42,9 @@ pub(super) fn chart(name: &str, tables: &[(u8, Skew)]) -> Chart {
     for (colour, (table, skew)) in drawn.into_iter().take(DRAWN).enumerate() {
         let rows = skew.rows() as f64;
         let percents = (0..=60).map(|step| (1.0 / rows).powf(1.0 - f64::from(step) / 60.0) * 100.0);
-        let points = percents.map(|percent| (percent, 100.0 * share(skew, percent))).collect();
+        let points = percents.map(|percent| (percent, 100.0 * share(skew, percent), [0.0; 2])).collect();
         let style = Style { colour, ..Style::default() };
-        chart.series.push(Series { label: format!("table {table}: {rows} rows"), points, style, spread: Vec::new() });
+        chart.series.push(Series { label: format!("table {table}: {rows} rows"), points, style });
     }
     chart
 }
