@@ -95,6 +95,9 @@ pub(crate) struct Setting {
     /// The weights of a shared array that a backward visits. No loss depends on it.
     #[serde(with = "names")]
     pub(crate) backward: Backward,
+    /// Rows in FP16, INT8 and INT4, by their look-ups, with the bytes that all would have in this precision; FP32: all in `precision`.
+    #[serde(with = "names")]
+    pub(crate) by_use: Precision,
     /// Whether the rows lie in the host's memory, which the device reads over the bus.
     pub(crate) mapped: bool,
     /// FP32 rows in whole pages that move between the host and the device, which holds so many percent of them (SPEC 4); 0 for none.
@@ -128,6 +131,7 @@ impl Setting {
         chunk: CHUNK,
         addressing: Addressing::Hashed,
         backward: Backward::Auto,
+        by_use: Precision::Fp32,
         mapped: false,
         pages_percent: 0.0,
         quotient: None,
@@ -163,17 +167,28 @@ impl Setting {
         self.compression.is_some() || self.weights.is_some()
     }
 
+    /// Whether rows are in several precisions.
+    pub(crate) fn is_mixed(&self) -> bool {
+        self.by_use != Precision::Fp32
+    }
+
+    /// Whether no row is rounded.
+    fn is_exact(&self) -> bool {
+        self.precision == Precision::Fp32 && !self.is_mixed()
+    }
+
     /// Whether it takes less memory than FP32 rows. Small tables never do.
     pub(crate) fn is_smaller(&self) -> bool {
-        self.precision != Precision::Fp32 || self.is_shared() || self.quotient.is_some()
+        self.precision != Precision::Fp32 || self.is_shared() || self.quotient.is_some() || self.is_mixed()
     }
 
     /// The setting that a key needs to have an effect here, and the setting found in its place.
     fn lacks(&self, key: &str) -> Option<(&'static str, &'static str)> {
         match key {
-            "rounding" if self.precision == Precision::Fp32 => Some(("a precision below fp32", "fp32")),
+            "precision" if self.is_mixed() => Some(("no by-use", "rows by their use")),
+            "rounding" if self.is_exact() => Some(("a precision below fp32", "fp32")),
             "random-bits" if self.rounding == Rounding::Nearest => Some(("rounding stochastic", "nearest")),
-            "random-bits" if self.precision == Precision::Fp32 => Some(("a precision below fp32", "fp32")),
+            "random-bits" if self.is_exact() => Some(("a precision below fp32", "fp32")),
             "random-bits" if self.is_shared() => Some(("neither compression nor weights", "a shared array")),
             "ways" if !self.has_cache() && !self.has_pins() => {
                 Some(("a cache-percent or pinned-percent above 0", "no cache and no pins"))
@@ -190,6 +205,10 @@ impl Setting {
             "cache-percent" | "pinned-percent" | "mapped" | "pages-percent" if self.is_shared() => {
                 Some(("neither compression nor weights", "a shared array"))
             }
+            "by-use" if self.is_shared() || self.quotient.is_some() || self.has_pins() || self.mapped => {
+                Some(("no compression, weights, quotient, pinned-percent or mapped", "one of them"))
+            }
+            "pages-percent" if self.is_mixed() => Some(("no by-use", "rows by their use")),
             "pages-percent" if self.has_cache() || self.has_pins() || self.quotient.is_some() => {
                 Some(("no cache-percent, pinned-percent or quotient", "one of them"))
             }
@@ -227,7 +246,11 @@ impl Setting {
         let below = *precision != Precision::Fp32;
         let array = if self.addressing == Addressing::Rows { "hashed rows" } else { "robe" };
         let of_weights = |weights| format!("{array} of {weights} weights");
-        let rows = if below { format!("{precision} {}", self.rounding()) } else { precision.to_string() };
+        let rows = match below {
+            _ if self.is_mixed() => format!("by use, as {}, {}", self.by_use, self.rounding()),
+            true => format!("{precision} {}", self.rounding()),
+            false => precision.to_string(),
+        };
         let ways = if *ways == 1 { "1 way".to_owned() } else { format!("{ways} ways") };
         let cache = || format!("{} % {policy}{}{}", self.cache_percent, self.of_window(), self.of_tables());
         let parts = [

@@ -9,11 +9,12 @@ use anyhow::{Context as _, ensure};
 use burn::tensor::Tensor;
 use hotrow::{
     Context, Counters, CpuGroup, CpuSharedGroup, Embedding, Error, GradSlice, Group, GroupConfig, Lookup, Mode,
-    Optimizer, Pooling, ScalerState, SharedGroup, checkpoint,
+    Optimizer, Pooling, Precision, ScalerState, SharedGroup, checkpoint,
     internals::{RowLayout, memory_factor},
     robe,
 };
 use hotrow_dist::{self as dist, Shard};
+use hotrow_plan::precision::{Kind, by_use};
 use hotrow_report::clock::{Clock, Rounds};
 use hotrow_report::fmix32;
 use hotrow_report::uvm::{UvmBus, UvmModel, UvmTable};
@@ -94,6 +95,10 @@ struct Shared<'a> {
     times: f64,
     /// With quotient rows the number of rows of each of the task's tables, and whether each index has an output.
     split: Option<(Vec<u32>, bool)>,
+    /// With rows by their use, which are in several groups: for each row of the tables its row here, or none.
+    own: Option<Vec<Option<u32>>>,
+    /// Rows of the task's tables.
+    rows: Vec<u32>,
 }
 
 /// Rows in whole pages that move between the host and the device. The group computes with rows of its own on the device; the pages' bytes move as those
@@ -145,6 +150,18 @@ impl Shared<'_> {
     /// The bags of its tables, one table after the other.
     fn bags(&self, bags: &[Bags]) -> Bags {
         let own = || self.tables.iter().map(|&table| &bags[table]);
+        if let Some(places) = &self.own {
+            let mut joint = Bags::new();
+            let mut base = 0;
+            for (bags, rows) in own().zip(&self.rows) {
+                for ends in bags.offsets.windows(2) {
+                    let bag = &bags.indices[ends[0] as usize..ends[1] as usize];
+                    joint.push(bag.iter().filter_map(|&row| places[(base + row) as usize]));
+                }
+                base += rows;
+            }
+            return joint;
+        }
         let Some(((rows, each), times)) = self.split.as_ref().zip(self.setting.quotient) else {
             return Bags::joined(own());
         };
@@ -178,11 +195,17 @@ impl<'a> Tables<'a> {
         seed: u64,
         device: &Device,
         ranks: Option<Ranks<'a>>,
+        counts: &dyn Fn() -> anyhow::Result<Vec<Vec<u32>>>,
     ) -> anyhow::Result<Self> {
         let fresh = Fresh { specs, hyper, seed };
-        let shared =
-            members(specs, choice).into_iter().map(|(setting, tables)| fresh.shared(tables, setting, (device, ranks)));
-        Ok(Self { shared: shared.collect::<anyhow::Result<_>>()?, count: specs.len(), ranks })
+        let mut shared = Vec::new();
+        for (setting, tables) in members(specs, choice) {
+            match setting.is_mixed() {
+                true => shared.extend(fresh.by_use(&tables, setting, (device, ranks), &counts()?)?),
+                false => shared.push(fresh.shared(tables, setting, (device, ranks))?),
+            }
+        }
+        Ok(Self { shared, count: specs.len(), ranks })
     }
 
     /// Pins the rows of each table that were looked up most, by their `counts`. Returns whether a row is pinned, for each table that has pins.
@@ -222,7 +245,11 @@ impl<'a> Tables<'a> {
             let joint = shared.group.forward(hotrow::Bags::new(&indices, &offsets), mode)?;
             let each = joint.len() / shared.tables.len();
             for (&table, part) in shared.tables.iter().zip(joint.chunks(each.max(1))) {
-                outputs[table] = part.to_vec();
+                // Rows by their use: the sums of several groups.
+                match outputs[table].is_empty() {
+                    true => outputs[table] = part.to_vec(),
+                    false => outputs[table].iter_mut().zip(part).for_each(|(sum, part)| *sum += part),
+                }
             }
         }
         Ok(outputs)
@@ -352,6 +379,8 @@ pub(crate) fn check(specs: &[TableSpec], choice: &[Setting], hyper: &Hyper) -> a
     members(specs, choice).iter().try_for_each(|(setting, tables)| {
         let mean = setting.quotient.is_some() && specs[tables[0]].pooling == Pooling::Mean;
         ensure!(!mean, "quotient: wanted tables with sum pooling or none, found mean; take task dlrm or readmission");
+        let sums = !setting.is_mixed() || specs[tables[0]].pooling == Pooling::Sum;
+        ensure!(sums, "by-use: wanted tables with sum pooling, found another; take task dlrm");
         Ok(fresh.array(tables, *setting).map(|_| ())?)
     })
 }
@@ -386,7 +415,19 @@ impl Fresh<'_> {
             Some(context) => Box::new(SharedGroup::new(context, config)?),
         };
         let formula = group.memory().formula;
-        Ok(Shared { tables, group, setting, cached: false, formula, pages: None, times: 1.0, split: None })
+        let rows = self.rows_of(&tables);
+        Ok(Shared {
+            tables,
+            group,
+            setting,
+            cached: false,
+            formula,
+            pages: None,
+            times: 1.0,
+            split: None,
+            own: None,
+            rows,
+        })
     }
 
     /// The array that `tables` share, if they do. Its first values are those of the largest table, as in the authors' DLRM.
@@ -406,7 +447,7 @@ impl Fresh<'_> {
     /// A group whose rows have their own memory.
     fn rows<'r>(&self, tables: Vec<usize>, setting: Setting, place: Place<'_, 'r>) -> anyhow::Result<Shared<'r>> {
         let (device, ranks) = place;
-        let (whole, first) = (self.rows_of(&tables), &self.specs[tables[0]]);
+        let (whole, first, all) = (self.rows_of(&tables), &self.specs[tables[0]], tables.clone());
         let rows = |&rows: &u32| setting.quotient.map_or(rows, |times| rows.div_ceil(times) + times);
         let rows: Vec<u32> = whole.iter().map(rows).collect();
         let mut config = GroupConfig::new(&rows, self.hyper.dim);
@@ -451,7 +492,76 @@ impl Fresh<'_> {
                 })?
             }
         };
-        Ok(Shared { tables, group, setting, cached, formula, pages, times, split })
+        Ok(Shared { tables, group, setting, cached, formula, pages, times, split, own: None, rows: self.rows_of(&all) })
+    }
+
+    /// Groups of the rows of `tables` in FP16, INT8 and INT4, by their look-ups.
+    fn by_use<'r>(
+        &self,
+        tables: &[usize],
+        setting: Setting,
+        (device, ranks): Place<'_, 'r>,
+        counts: &[Vec<u32>],
+    ) -> anyhow::Result<Vec<Shared<'r>>> {
+        let alone = device.context.is_none() && ranks.is_none();
+        ensure!(alone, "by-use: wanted one rank on the processor, found a device or ranks; leave them out");
+        let rows = self.rows_of(tables);
+        let config = |rows: u32, precision: Precision| {
+            let mut config = GroupConfig::new(&[rows], self.hyper.dim);
+            config.optimizer = Optimizer::usual(self.hyper.optimizer, self.hyper.lr);
+            config.state = self.hyper.state_of(precision);
+            config.seed = table_seed(self.seed, tables[0]);
+            Setting { precision, ..setting }.apply(&mut config);
+            config.features = vec![0; tables.len()];
+            config
+        };
+        let kind = |precision| Kind::new(&config(1, precision), precision);
+        let kinds =
+            [Precision::Fp16, Precision::Int8, Precision::Int4].map(kind).into_iter().collect::<Result<Vec<_>, _>>()?;
+        let uses: Vec<u64> = tables.iter().flat_map(|&table| counts[table].iter().map(|&count| count.into())).collect();
+        let most = uses.len() as u64 * kind(setting.by_use)?.bytes;
+        let kind_of = by_use(&uses, &kinds, most)?;
+        let inits: Vec<_> =
+            tables.iter().map(|&at| (self.specs[at].init(self.hyper.dim), table_seed(self.seed, at))).collect();
+        let mut groups = Vec::new();
+        for (at, kind) in (0..).zip(&kinds) {
+            let linear: Vec<u32> = (0..uses.len() as u32).filter(|&row| kind_of[row as usize] == at).collect();
+            if linear.is_empty() {
+                continue;
+            }
+            let mut own = vec![None; uses.len()];
+            (0..).zip(&linear).for_each(|(place, &row)| own[row as usize] = Some(place));
+            let first_values = |first_row: u32, dim: usize, out: &mut [f32]| {
+                for (row, weights) in linear[first_row as usize..].iter().zip(out.chunks_exact_mut(dim)) {
+                    let (mut table, mut row) = (0, *row);
+                    while row >= rows[table] {
+                        row -= rows[table];
+                        table += 1;
+                    }
+                    let (init, seed) = inits[table];
+                    init.row(seed, row, weights);
+                }
+                Ok(())
+            };
+            let config = config(linear.len() as u32, kind.precision);
+            let share = f64::from(config.cache_rows) / linear.len() as f64;
+            let formula = memory_factor(config.dim, config.precision, share, config.policy);
+            let group: Box<dyn Held + 'r> = Box::new(CpuGroup::filled(config, &first_values)?);
+            let (tables, own, rows) = (tables.to_vec(), Some(own), rows.clone());
+            groups.push(Shared {
+                tables,
+                group,
+                setting,
+                cached: false,
+                formula,
+                pages: None,
+                times: 1.0,
+                split: None,
+                own,
+                rows,
+            });
+        }
+        Ok(groups)
     }
 }
 
@@ -476,7 +586,12 @@ fn table_seed(seed: u64, table: usize) -> u32 {
 mod tests {
     use super::*;
     use crate::setting::Setup;
-    use hotrow::{Init, OptimizerKind, Policy, Precision, robe::Backward};
+    use hotrow::{Init, OptimizerKind, Policy, robe::Backward};
+
+    /// No look-ups are counted.
+    fn uncounted() -> anyhow::Result<Vec<Vec<u32>>> {
+        anyhow::bail!("nobody counts")
+    }
 
     fn specs() -> Vec<TableSpec> {
         let table = |name: &str, rows, low| TableSpec {
@@ -504,7 +619,8 @@ mod tests {
     }
 
     fn tables(settings: [Setting; 3], seed: u64) -> Tables<'static> {
-        Tables::new(&specs(), &settings, &hyper(OptimizerKind::AdaGrad), seed, &Device::default(), None).unwrap()
+        Tables::new(&specs(), &settings, &hyper(OptimizerKind::AdaGrad), seed, &Device::default(), None, &uncounted)
+            .unwrap()
     }
 
     /// FP32 with a cache of all rows: another group with the same results.
@@ -571,8 +687,16 @@ mod tests {
         let quotient = Setting { quotient: Some(8), ..Setting::FP32 };
         for pooling in [Pooling::Sum, Pooling::None] {
             let specs: Vec<TableSpec> = specs().into_iter().map(|spec| TableSpec { pooling, ..spec }).collect();
-            let mut tables =
-                Tables::new(&specs, &[quotient; 3], &hyper(OptimizerKind::Sgd), 7, &Device::default(), None).unwrap();
+            let mut tables = Tables::new(
+                &specs,
+                &[quotient; 3],
+                &hyper(OptimizerKind::Sgd),
+                7,
+                &Device::default(),
+                None,
+                &uncounted,
+            )
+            .unwrap();
             // Each row of each table by itself: 70 rows of 9 quotients and 8 remainders, 50 of 7, 90 of 12.
             let all = |tables: &mut Tables<'_>| {
                 let bags = |spec: &TableSpec| Bags {
@@ -611,6 +735,53 @@ mod tests {
         }
     }
 
+    /// Each row is in one group; outputs are near those of FP32, those of the rows in FP16 nearer; the bytes are those of INT8 everywhere.
+    #[test]
+    fn rows_by_use_are_in_several_precisions() {
+        let mixed = Setting { by_use: Precision::Int8, rounding: hotrow::Rounding::Nearest, ..Setting::FP32 };
+        let counts = || -> anyhow::Result<Vec<Vec<u32>>> {
+            Ok(specs()
+                .iter()
+                .map(|spec| (0..spec.rows).map(|row| if row < 20 { 1000 } else { row % 2 }).collect())
+                .collect())
+        };
+        let hyper = Hyper { dim: 64, ..hyper(OptimizerKind::Sgd) };
+        let of = |setting| Tables::new(&specs(), &[setting; 3], &hyper, 7, &Device::default(), None, &counts).unwrap();
+        let (mut plain, mut tables) = (of(Setting::FP32), of(mixed));
+        assert_eq!(tables.shared.len(), 3);
+        let each =
+            |spec: &TableSpec| Bags { indices: (0..90).map(|i| i % spec.rows).collect(), offsets: (0..=90).collect() };
+        let bags: Vec<Bags> = specs().iter().map(each).collect();
+        let (exact, found) = (plain.forward(&bags).unwrap(), tables.forward(&bags).unwrap());
+        let error = |table: usize, row: usize| {
+            let range = 64 * row..64 * (row + 1);
+            exact[table][range.clone()].iter().zip(&found[table][range]).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+        };
+        for table in 0..3 {
+            assert!((0..20).all(|row| error(table, row) < 5e-4), "FP16");
+            assert!(
+                (20..50).all(|row| error(table, row) < 0.04) && (20..50).any(|row| error(table, row) > 2e-3),
+                "INT4, INT8"
+            );
+        }
+        let int8 = of(Setting { precision: Precision::Int8, ..Setting::FP32 });
+        let kept = |tables: &Tables<'_>| -> u64 {
+            let of = |shared: &Shared<'_>| {
+                let memory = shared.group.memory();
+                memory.payload + memory.scales + memory.record_state
+            };
+            tables.shared.iter().map(of).sum()
+        };
+        assert!(kept(&tables) <= kept(&int8) && kept(&tables) > kept(&int8) * 9 / 10);
+        // A gradient moves the rows of each group.
+        let gradients = vec![vec![1.0; 90 * 64]; 3];
+        plain.backward(&gradients).unwrap();
+        tables.backward(&gradients).unwrap();
+        let (exact, found) = (plain.forward_frozen(&bags).unwrap(), tables.forward_frozen(&bags).unwrap());
+        let far = exact.concat().iter().zip(found.concat()).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(far < 0.08, "{far}");
+    }
+
     #[test]
     fn a_cache_for_each_table_is_that_of_the_table_alone() {
         for (policy, percent, ways) in
@@ -626,8 +797,16 @@ mod tests {
             };
             let each = Setting { cache_each: true, ..shared };
             let of = |specs: &[TableSpec], setting| {
-                Tables::new(specs, &vec![setting; specs.len()], &hyper(OptimizerKind::Sgd), 7, &Device::default(), None)
-                    .unwrap()
+                Tables::new(
+                    specs,
+                    &vec![setting; specs.len()],
+                    &hyper(OptimizerKind::Sgd),
+                    7,
+                    &Device::default(),
+                    None,
+                    &uncounted,
+                )
+                .unwrap()
             };
             let hits = |mut tables: Tables<'_>, chosen: &[usize]| {
                 for step in 0..40_u32 {

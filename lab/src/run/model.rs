@@ -102,7 +102,8 @@ impl<'t, 'r> Model<'t, 'r> {
         ranks: Option<Ranks<'r>>,
     ) -> anyhow::Result<Self> {
         let about = task.about();
-        let mut tables = Tables::new(&about.tables, choice, &options.hyper, seed, &options.device, ranks)?;
+        let counts = || lookups(task, seed, options);
+        let mut tables = Tables::new(&about.tables, choice, &options.hyper, seed, &options.device, ranks, &counts)?;
         let dense = task.dense(options.hyper.dim as usize);
         let optimizer =
             AdaGrad::new(dense.weights(&mut Fresh::new(seed, &options.device.dense())), options.hyper.dense_lr);
@@ -110,8 +111,7 @@ impl<'t, 'r> Model<'t, 'r> {
             options.device.shared.is_none() || (options.hyper.loss_scale.0, ranks.is_some()) == (None, false),
             "loss-scale: wanted none and no ranks with the dense part on the device, found others; take --backend cpu"
         );
-        let pins =
-            if choice.iter().any(Setting::has_pins) { tables.pin(&lookups(task, seed, options)?)? } else { Vec::new() };
+        let pins = if choice.iter().any(Setting::has_pins) { tables.pin(&counts()?)? } else { Vec::new() };
         let identity = identity(task, choice, seed, options, ranks)?;
         let scaler = options.hyper.loss_scale.0.map(CpuScaler::new).transpose()?;
         let (order, steps, lost, in_tables) = (None, 0, [0; 2], Duration::ZERO);
