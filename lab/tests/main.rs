@@ -97,7 +97,7 @@ fn a_training_that_fails_says_so() {
     let failed = train(&format!("limit=2000 lr=1e6 --json {}", at("found.json")));
     let of_loss = "\nwarning: fp32: wanted a test loss below the base rate's 0.5";
     for wanted in [of_loss, "e10: lower lr, ", ": none of the way from the base rate's"] {
-        assert!(failed.contains(wanted) && !failed.contains("% of the way"), "{wanted}: {failed}");
+        assert!(failed.contains(wanted) && !failed.contains("% of the way from"), "{wanted}: {failed}");
     }
     assert!(fs::read_to_string(at("found.json")).unwrap().contains("\"warnings\": [\n    \"fp32: wanted a test loss"));
     let fine = train("limit=20000 steps=60");

@@ -18,12 +18,7 @@ def made(random, precisions=("fp32", "fp32"), rows=50, **settings):
         given = np.empty((len(own), 8), "f4")
         given[places[own, 1]] = values[own]
         groups.append(Group([len(own)], 8, values=given, precision=precision, optimizer=SGD(0.1), device="cpu", **settings))
-    return Mapped(groups, places), Group([rows], 8, values=values, optimizer=SGD(0.1), device="cpu"), values
-
-
-@pytest.fixture
-def random():
-    return np.random.default_rng()
+    return Mapped(groups, places), Group([rows], 8, values=values, precision="fp32", optimizer=SGD(0.1), device="cpu"), values
 
 
 def test_steps_are_those_of_one_group(random):
@@ -40,12 +35,12 @@ def test_steps_are_those_of_one_group(random):
         mapped.backward(grad)
         one.backward(grad)
         assert np.allclose(mapped.read_rows(np.arange(50)), one.read_rows(np.arange(50)), atol=1e-5)
-    mapped.write_rows([3, 40], np.ones((2, 8)))
+    mapped.write_rows([3, 40], np.ones((2, 8), "f4"))
     assert (mapped.read_rows([40, 3]) == 1).all() and not (mapped.read_rows([4]) == 1).all()
     mapped.set_learning_rate(0)
     before = mapped.read_rows(np.arange(50))
     mapped.forward([1, 2], [0, 2])
-    mapped.backward(np.ones((1, 8)))
+    mapped.backward(np.ones((1, 8), "f4"))
     mapped.flush()
     assert np.array_equal(mapped.read_rows(np.arange(50)), before)
 
@@ -62,19 +57,19 @@ def test_wrong_input_is_refused(random):
         (([50], [0, 1]), RowIndexError, "wanted 0 to 49, found 50 at position 0"), (([-1], [0, 1]), RowIndexError, "found -1"),
         (([0.5], [0, 1]), InvalidType, "whole numbers"), (([[1]], [0, 1]), InvalidType, "one dimension"), (([1, 2], [0, 1]), InvalidValue, "offsets"),
         (([1, 2], [1, 2]), InvalidValue, "offsets"), (([1, 2], [0, 2, 1, 2]), InvalidValue, "offsets"), (([1], []), InvalidValue, "offsets"),
-        (([1], [0, 1], [1.0, 2.0]), InvalidValue, "weights"),
+        (([1], [0, 1], np.ones(2, "f4")), InvalidValue, "weights"),
     ):  # fmt: skip
         for call in mapped.forward, mapped.forward_frozen:
             with pytest.raises(error, match=says):
                 call(*wrong)
     with pytest.raises(OrderError):
-        mapped.backward(np.ones((1, 8)))
+        mapped.backward(np.ones((1, 8), "f4"))
     mapped.forward([1], [0, 1])
     with pytest.raises(OrderError, match="wanted the backward"):
         mapped.forward([1], [0, 1])
     mapped.discard_pending()
     with pytest.raises(InvalidValue, match="values"):
-        mapped.write_rows([1], np.ones((2, 8)))
+        mapped.write_rows([1], np.ones((2, 8), "f4"))
     group = Group([3], 8, device="cpu")
     for wrong, says in (
         ([[0, 0], [0, 0]], "row 0 of group 0 twice"), ([[1, 0]], "groups 0 to 0"), ([[0, 3]], "rows 0 to 2"), ([0, 1], "shape"), ([[0.0, 1.0]], "float64"),

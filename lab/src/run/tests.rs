@@ -84,7 +84,7 @@ fn over(
 #[test]
 fn it_learns_but_not_more_than_there_is() {
     let task = small([8000, 4000], 1);
-    let Bounds { blind, best, .. } = task.about().bounds.unwrap();
+    let crate::task::Bounds { blind, best, .. } = task.about().bounds.unwrap();
     let trained = |end| {
         let options = with(|options| (options.hyper.batch, options.hyper.decay, options.end) = (64, false, end));
         run(&task, &[Setting::FP32; 26], 1, &options, &Keep::default(), &|_| {}, None).unwrap()
@@ -194,7 +194,7 @@ fn a_resumed_run_comes_to_the_same_bits() {
     // With a scaled loss the gradients that FP16 lost before the checkpoint count too.
     let scaled = |epochs| {
         let mut options = steady(epochs);
-        options.hyper.loss_scale = Scaling(Some(LossScale::Static { scale: 1.0 }));
+        options.hyper.loss_scale = Scaling(Some(LossScale::Static { scale: 2f32.powi(-10) }));
         options
     };
     kept(MIXED, 3, &scaled(1), &keep(false)).unwrap();

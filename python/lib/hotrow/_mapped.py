@@ -14,7 +14,7 @@ from .errors import InvalidType, InvalidValue, OrderError, RowIndexError
 if TYPE_CHECKING:
     from . import Group
 
-_Parts = list[tuple[NDArray[np.uint32], NDArray[np.uint32], "NDArray[np.float32] | None"]]
+_Parts = list[tuple[NDArray[np.uint32], NDArray[np.uint32], "NDArray[Any] | None"]]
 
 
 def _whole(name: str, given: ArrayLike, most: int) -> NDArray[np.int64]:
@@ -81,7 +81,7 @@ class Mapped:
         ends = _whole("offsets", offsets, len(ids))
         if not len(ends) or ends[0] != 0 or ends[-1] != len(ids) or (np.diff(ends) < 0).any():
             raise InvalidValue(f"offsets: wanted numbers from 0 to {len(ids)} that do not fall, found {ends[:4]} ..")
-        factors = None if weights is None else _native.as_array("weights", weights, "float32")
+        factors = None if weights is None else _native.as_array("weights", weights)
         if factors is not None and factors.shape != ids.shape:
             raise InvalidValue(f"weights: wanted shape {ids.shape}, found {factors.shape}")
         of, rows = self._group[ids], self._row[ids]
@@ -115,9 +115,8 @@ class Mapped:
 
     def backward(self, grad: ArrayLike) -> None:
         """Updates each row that the last forward has read, once, by its group's optimiser. grad: float32, of the shape of its outputs."""
-        grads = _native.as_array("grad", grad, "float32")
         for group in self._groups:
-            group.backward(grads)
+            group.backward(grad)
 
     def discard_pending(self) -> None:
         """Gives up the backward of the last forward."""
@@ -135,7 +134,7 @@ class Mapped:
 
     def write_rows(self, rows: ArrayLike, values: ArrayLike) -> None:
         """Replaces the weights of rows. values: float32 of shape (n, dim)."""
-        ids, new = _whole("rows", rows, self.total_rows - 1), _native.as_array("values", values, "float32")
+        ids, new = _whole("rows", rows, self.total_rows - 1), _native.as_array("values", values)
         if new.shape != (len(ids), self.dim):
             raise InvalidValue(f"values: wanted shape {(len(ids), self.dim)}, found {new.shape}")
         for at, group in enumerate(self._groups):
