@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -39,11 +40,12 @@ class Mapped:
     the table is refused. A call that one group refuses leaves the others without a step.
     """
 
-    def __init__(self, groups: Sequence[Group], map: ArrayLike | str) -> None:  # noqa: A002
+    def __init__(self, groups: Sequence[Group], map: ArrayLike | os.PathLike[str]) -> None:  # noqa: A002
+        path = map if isinstance(map, (str, os.PathLike)) else None
         try:
-            places = _native.as_array("map", np.load(map) if isinstance(map, str) or hasattr(map, "__fspath__") else map)
-        except (OSError, EOFError) as error:
-            raise InvalidValue(f"map: wanted the path of a .npy file, found {map}: {error}") from error
+            places = _native.as_array("map", map if path is None else np.load(path))
+        except (OSError, EOFError, ValueError) as error:
+            raise InvalidValue(f"map: wanted whole numbers of shape (rows, 2), or the path of a .npy file, found {path or map!r}: {error}") from error
         if places.ndim != 2 or places.shape[1] != 2 or not len(places) or places.dtype.kind not in "iu":
             raise InvalidValue(f"map: wanted whole numbers of shape (rows, 2), found {places.dtype} of shape {places.shape}; see `hotrow plan precision`")
         self._groups = list(groups)
