@@ -83,12 +83,17 @@ pub fn shown(value: &Value) -> String {
 
 /// The setting of a figure: names and values, numbers or texts, in the order in which they were given.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
-#[serde(from = "IndexMap<Cow<'static, str>, Value>")]
+#[serde(try_from = "IndexMap<Cow<'static, str>, Value>")]
 pub struct Setting(IndexMap<Cow<'static, str>, Value>);
 
-impl From<IndexMap<Cow<'static, str>, Value>> for Setting {
-    fn from(read: IndexMap<Cow<'static, str>, Value>) -> Self {
-        read.into_iter().fold(Self::default(), |setting, (name, value)| setting.with(name, value))
+impl TryFrom<IndexMap<Cow<'static, str>, Value>> for Setting {
+    type Error = String;
+
+    fn try_from(read: IndexMap<Cow<'static, str>, Value>) -> Result<Self, String> {
+        match read.iter().find(|(_, value)| !value.is_number() && !value.is_string()) {
+            Some((name, value)) => Err(format!("setting {name}: wanted a number or a text, found {value}")),
+            None => Ok(read.into_iter().fold(Self::default(), |setting, (name, value)| setting.with(name, value))),
+        }
     }
 }
 
@@ -340,6 +345,10 @@ mod tests {
         let missing = r#"{"what":"a","shape":"","setting":{"z":1,"a":"b"},"value":null,"unit":"bytes"}"#;
         let missing: Measurement = serde_json::from_str(missing).unwrap();
         assert!(missing.value.is_nan() && missing.setting.to_string() == "z 1, a b", "the order stays: {missing:?}");
+        for wrong in ["null", "true", "[1]"] {
+            let found = serde_json::from_str::<Setting>(&format!("{{\"z\":{wrong}}}")).unwrap_err().to_string();
+            assert!(found.starts_with("setting z: wanted a number or a text, found"), "{found}");
+        }
         let again = missing.setting.with("z", 4_000_000u32);
         assert_eq!((again.number("z"), again.to_string().as_str()), (Some(4e6), "a b, z 4 M"), "each name once");
         write_csv(&csv, &records(), &[("commit", "abc")]).unwrap();
