@@ -359,4 +359,13 @@ fn rows_are_sorted_into_precisions_by_use() {
         let found = refused(more);
         assert!(found.contains(wanted), "{found}");
     }
+    // A map of numbers that the file does not have would be another table's.
+    for (name, content) in [("words.txt", "red green red"), ("far.txt", "1 99999999999")] {
+        let found = outcome(
+            &["precision", "--trace", &write(&folder, name, content.as_bytes()), "--bytes", "1MB", "--out", &stem],
+            2,
+        )
+        .1;
+        assert!(found.contains("--trace: wanted ids that are rows of one table, found others"), "{found}");
+    }
 }

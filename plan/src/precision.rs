@@ -52,7 +52,7 @@ pub fn by_use(uses: &[u64], kinds: &[Kind], most: u64) -> Result<Vec<u32>, Error
         let found = format!("{} of {} B before {} of {} B", one.precision, one.bytes, other.precision, other.bytes);
         return Err(refused("precisions", "rows of different sizes, the largest first", &found, "leave one out"));
     }
-    let least = uses.len() as u64 * kinds.last().map_or(u64::MAX, |kind| kind.bytes);
+    let least = (uses.len() as u64).saturating_mul(kinds.last().map_or(u64::MAX, |kind| kind.bytes));
     if least > most {
         let wanted = format!("at least {least}, those of {} rows in the smallest precision", uses.len());
         return Err(refused("bytes", wanted, &most, "add a smaller precision, or more bytes"));
@@ -138,6 +138,7 @@ mod tests {
         let refused = [by_use(&uses, &kinds(), 11), by_use(&uses, &[kinds()[1], kinds()[0]], 99)];
         let refused = refused.map(|found| found.unwrap_err().to_string());
         assert!(refused[0].contains("wanted at least 12, those of 6 rows"), "{refused:?}");
+        assert!(by_use(&uses, &[], u64::MAX - 1).is_err() && by_use(&[], &[], 0).unwrap().is_empty(), "no kinds");
         assert!(refused[1].contains("int8 of 4 B before fp16 of 8 B"), "{refused:?}");
     }
 }

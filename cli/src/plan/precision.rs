@@ -55,6 +55,11 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let mut kinds = kinds.map_err(Failure::usage)?;
     kinds.sort_by_key(|kind| Reverse(kind.bytes));
     let trace = options.trace(&args.trace, &args.reading, None)?;
+    ensure_usage!(
+        !trace.numbered,
+        "--trace: wanted ids that are rows of one table, found others in {}; write the row of each access",
+        trace.name
+    );
     let last = trace.ids.iter().max().map_or(1, |&id| id + 1);
     let rows = args.rows.unwrap_or(last);
     ensure_usage!(rows >= last, "--rows: wanted at least {last}, the trace's, found {rows}");
