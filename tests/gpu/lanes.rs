@@ -284,7 +284,7 @@ fn counts_of(pieces: u32, storage_buffers: u32) -> ([Counts; 2], Snapshot) {
 /// buffers dispatches once for each piece; its counts show that the comparison can fail.
 #[test]
 fn eighteen_pieces_cost_as_much_as_two() {
-    let cost = |counts: &Counts| [counts.dispatches, counts.busy, counts.barriers, counts.accesses];
+    let cost = |counts: &Counts| [counts.dispatches, counts.working, counts.barriers, counts.accesses];
     let within = |many: &Counts, few: &Counts| {
         many.dispatches == few.dispatches && cost(many).iter().zip(cost(few)).all(|(&a, b)| a * 100 <= b * 115)
     };
@@ -294,7 +294,7 @@ fn eighteen_pieces_cost_as_much_as_two() {
         assert!(same_rows == rows, "{buffers} storage buffers: other rows");
         for (kernel, (many, few)) in ["exchange", "update"].into_iter().zip(eighteen.iter().zip(&two)) {
             println!(
-                "{kernel}, {buffers} storage buffers: dispatches, busy workgroups, barriers, accesses of 18 pieces {:?}, of 2 {:?}",
+                "{kernel}, {buffers} storage buffers: dispatches, workgroups with work, barriers, accesses of 18 pieces {:?}, of 2 {:?}",
                 cost(many),
                 cost(few)
             );

@@ -75,8 +75,8 @@ pub struct Counts {
     pub dispatches: u64,
     /// Workgroups.
     pub workgroups: u64,
-    /// Workgroups with work: those that came past their first `workgroupUniformLoad`, which is two barriers, to another barrier.
-    pub busy: u64,
+    /// Workgroups with work: those of which a lane writes storage.
+    pub working: u64,
     /// Accesses of a subgroup to storage buffers.
     pub accesses: u64,
     /// Distinct 32-byte sectors of each such access, added up.
@@ -89,6 +89,19 @@ pub struct Counts {
     pub hottest: u64,
     /// Barriers, each counted once a workgroup.
     pub barriers: u64,
+    /// The most barriers that a workgroup of one dispatch passes.
+    pub passed: u64,
+    /// Operations of subgroups, each counted once for all lanes that take part. Copies, local loads and stores, what only renames values (composing, parts,
+    /// swizzles, bitcasts), branches and barriers are none.
+    pub issues: u64,
+    /// The most issues of one workgroup.
+    pub longest: u64,
+    /// The most waits of one subgroup in a dispatch. A load of storage, or an atomic operation on it whose result is used, is under way until a value that
+    /// derives from it is an operand of an issue, part of an address, decides a branch, or is stored outside of registers. That is one wait, in which all
+    /// loads of the subgroup arrive.
+    pub waits: u64,
+    /// The most waits of one subgroup in one turn of a loop that lies in no other loop; what comes before a loop counts to its first turn.
+    pub turn: u64,
 }
 
 impl Counts {
@@ -96,13 +109,18 @@ impl Counts {
     pub fn add(&mut self, other: &Self) {
         self.dispatches += other.dispatches;
         self.workgroups += other.workgroups;
-        self.busy += other.busy;
+        self.working += other.working;
         self.accesses += other.accesses;
         self.sectors += other.sectors;
         self.lines += other.lines;
         self.atomics += other.atomics;
         self.hottest = self.hottest.max(other.hottest);
         self.barriers += other.barriers;
+        self.passed = self.passed.max(other.passed);
+        self.issues += other.issues;
+        self.longest = self.longest.max(other.longest);
+        self.waits = self.waits.max(other.waits);
+        self.turn = self.turn.max(other.turn);
     }
 }
 
@@ -113,6 +131,8 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// The counts of each kernel, by its name.
     pub counts: BTreeMap<String, Counts>,
+    /// The kernel's name and the counts of each dispatch, in their order, if [`Options::counting`](crate::Options::counting) says so.
+    pub dispatches: Vec<(String, Counts)>,
 }
 
 impl Report {

@@ -5,8 +5,8 @@
 use std::sync::{Arc, LazyLock};
 
 use wgsl_lanes::{
-    Bound, Config, Fault, Files, Findings, Kind, Known, Mutant, Options, Order, Ordered, Outcome, Project, Redundant,
-    Source, dispatch, hunt, open,
+    Bound, Config, Counts, Fault, Files, Findings, Kind, Known, Mutant, Options, Order, Ordered, Outcome, Project,
+    Redundant, Source, dispatch, hunt, open,
 };
 
 /// Runs `groups` workgroups of a shader whose storage buffers are `buffers`, one behind another.
@@ -397,6 +397,63 @@ fn main(@builtin(local_invocation_index) me: u32) { atomicAdd(&sums[me / 48u], 1
     assert_eq!((found.atomics, found.hottest, found.workgroups), (192, 144, 3));
 }
 
+/// Issues, issues of the longest workgroup, most waits of a subgroup and of a turn of its loop, most barriers, and workgroups with work of bodies on zeros
+/// and one subgroup. Each has a neighbour with other counts.
+#[test]
+fn work_and_span_are_those_counted_by_hand() {
+    let counts = |body: &str, groups: u32, order: Order| {
+        let group = if groups > 1 { ", @builtin(workgroup_id) group: vec3<u32>" } else { "" };
+        let text = format!(
+            "struct Number {{ n: u32 }}
+@group(0) @binding(0) var<storage, read_write> out: array<u32>;
+@group(0) @binding(1) var<storage, read_write> sums: array<atomic<u32>>;
+@group(0) @binding(2) var<uniform> number: Number;
+var<workgroup> words: array<u32, 32>;
+@compute @workgroup_size(32)
+fn main(@builtin(local_invocation_index) me: u32{group}) {{ {body} }}"
+        );
+        let options = Options { counting: true, order, ..Options::default() };
+        let Counts { issues, longest, waits, turn, passed, working, .. } =
+            run(&text, &mut [vec![0; 64], vec![0; 64], vec![0]], groups, &options).counts;
+        [issues, longest, waits, turn, passed, working]
+    };
+    // `me` is an issue of each, a store or a load another.
+    for (body, wanted) in [
+        ("out[me] = me;", [2, 2, 0, 0, 0, 1]),
+        ("let a = out[me]; let b = out[me + 1u];", [4, 4, 0, 0, 0, 0]), // no value is used
+        ("out[me] = out[me + 32u];", [4, 4, 1, 1, 0, 1]),
+        ("out[me] = out[me + 1u] + out[me + 2u];", [7, 7, 1, 1, 0, 1]), // both loads arrive at once
+        ("out[me] = out[out[me]] + out[1];", [6, 6, 2, 2, 0, 1]),       // an address waits, and the sum
+        ("if (bool(out[me])) { out[me] = 1u; }", [3, 3, 1, 1, 0, 0]),
+        ("switch out[me] { case 1u: { out[me] = 1u; } default: {} }", [2, 2, 1, 1, 0, 0]),
+        ("out[subgroupMax(me)] = subgroupAdd(out[me]);", [5, 5, 1, 1, 0, 1]),
+        ("out[me] = number.n + 1u;", [4, 4, 0, 0, 0, 1]), // a uniform is no load of storage
+        // Copies, composing and bitcasts pass the load on, and are no issues.
+        ("var x = bitcast<f32>(out[me]); let y = vec2(x, 1.0); x = y.yx.y;", [2, 2, 0, 0, 0, 0]),
+        ("var x = bitcast<f32>(out[me]); let y = vec2(x, 1.0); out[me] = bitcast<u32>(y.yx.y);", [3, 3, 1, 1, 0, 1]),
+        ("var x: array<u32, 32>; x[me] = out[me]; let y = x[me];", [2, 2, 0, 0, 0, 0]),
+        ("var x: array<u32, 32>; x[me] = out[me]; out[me] = x[me];", [3, 3, 1, 1, 0, 1]),
+        ("var x = 1u; if (me < 9u) { x = out[me]; } else { x = me; } out[me] = x;", [4, 4, 1, 1, 0, 1]),
+        ("var x = out[me]; x = me; out[me] = x;", [3, 3, 0, 0, 0, 1]),
+        ("words[me] = out[me]; workgroupBarrier(); out[me] = words[31u - me];", [6, 6, 1, 1, 1, 1]),
+        ("words[me] = me; let x = workgroupUniformLoad(&words[3]);", [3, 3, 0, 0, 2, 0]),
+        ("atomicAdd(&sums[me], 1u);", [2, 2, 0, 0, 0, 1]),
+        ("out[me] = atomicAdd(&sums[me], 1u);", [3, 3, 1, 1, 0, 1]),
+        // Each turn: the comparison, two loads, two additions; the comparison that ends it.
+        ("var x = 0u; for (var i = 0u; i < 3u; i++) { x += out[out[i]]; }", [17, 17, 6, 2, 0, 0]),
+    ] {
+        let found = counts(body, 1, Order::Ascending);
+        assert_eq!(found, wanted, "{body}");
+        assert_eq!(counts(body, 1, Order::Random), found, "{body}");
+    }
+    // Of three workgroups only the second has work; `group` is three issues, and the comparison another.
+    assert_eq!(counts("if (group.x == 1u) { out[me] = out[me + 1u]; }", 3, Order::Ascending), [18, 8, 1, 1, 0, 1]);
+    let mut sum = Counts { issues: 9, longest: 9, waits: 1, passed: 2, working: 1, ..Counts::default() };
+    sum.add(&Counts { issues: 3, longest: 3, waits: 4, passed: 1, working: 2, turn: 1, ..Counts::default() });
+    let wanted = Counts { issues: 12, longest: 9, waits: 4, passed: 2, working: 3, turn: 1, ..Counts::default() };
+    assert_eq!(sum, wanted);
+}
+
 /// Runs a shader through wgpu's own interface. Returns the words of `out`.
 fn through_wgpu(device: &wgpu::Device, queue: &wgpu::Queue, text: &str) -> Vec<u32> {
     let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
@@ -461,6 +518,7 @@ fn a_device_of_wgpu() {
     let report = world.take_report();
     assert_eq!(report.findings, []);
     assert_eq!((report.counts["test"].dispatches, report.counts["test"].accesses), (1, 2));
+    assert_eq!(report.dispatches, [("test".to_owned(), report.counts["test"].clone())]);
     // A submission with a fault fails, unless the findings are only kept.
     let text = shader("", "out[me / 2u] = me;");
     let failed = panic_of(|| through_wgpu(&device, &queue, &text));

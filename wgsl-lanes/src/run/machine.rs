@@ -55,7 +55,7 @@ pub(super) struct Machine<'a> {
 
 /// Calls `f` for each lane of `mask`.
 #[inline(always)]
-fn each(mut mask: u64, mut f: impl FnMut(usize)) {
+pub(super) fn each(mut mask: u64, mut f: impl FnMut(usize)) {
     while mask != 0 {
         f(mask.trailing_zeros() as usize);
         mask &= mask - 1;
@@ -169,12 +169,27 @@ impl Machine<'_> {
         }
     }
 
-    /// Counts the sectors and lines of an access of a subgroup.
-    fn count(&mut self, access: &Access, at: &[u32; MOST], mask: u64) {
-        let Memory::Binding(binding) = access.memory else { return };
-        if self.program.bindings[binding as usize].uniform || mask == 0 {
-            return;
+    /// Counts an access of a subgroup that gives values to the first registers and takes those of the others.
+    fn count(
+        &mut self,
+        access: &Access,
+        regs: [&[Reg]; 2],
+        at: &[u32; MOST],
+        mask: u64,
+        shared: &mut Shared,
+        subgroup: &mut Subgroup,
+    ) {
+        if access.memory == Memory::Local {
+            let whole = mask == subgroup.full;
+            return subgroup.span.local(access, regs[0].is_empty(), &at[..self.width], mask, whole);
         }
+        let binding = match access.memory {
+            Memory::Binding(binding) if !self.program.bindings[binding as usize].uniform => Some(binding),
+            _ => None,
+        };
+        subgroup.span.access(access, regs, binding.is_some());
+        let Some(binding) = binding.filter(|_| mask != 0) else { return };
+        shared.wrote |= !regs[1].is_empty();
         let first = self.bound[binding as usize].first as u32;
         let mut sectors = Vec::with_capacity(self.width);
         each(mask, |lane| sectors.extend(access.words.iter().map(|word| (first + at[lane] + word) / 8)));
@@ -192,7 +207,7 @@ impl Machine<'_> {
         let mut at = [0; MOST];
         let mask = self.addresses(access, shared, subgroup, &mut at);
         if self.counting {
-            self.count(access, &at, mask);
+            self.count(access, [&access.regs, &[]], &at, mask, shared, subgroup);
         }
         let how = if access.atomic { How::Atomic } else { How::Read };
         let (mut hit, mut unwritten): (Hit, Hit) = (None, None);
@@ -265,7 +280,7 @@ impl Machine<'_> {
         let mut at = [0; MOST];
         let mask = self.addresses(access, shared, subgroup, &mut at);
         if self.counting {
-            self.count(access, &at, mask);
+            self.count(access, [&[], &access.regs], &at, mask, shared, subgroup);
         }
         let how = if access.atomic { How::Atomic } else { How::Write };
         let mut hit: Hit = None;
@@ -327,7 +342,11 @@ impl Machine<'_> {
         let mut at = [0; MOST];
         let mask = self.addresses(access, shared, subgroup, &mut at);
         if self.counting {
-            self.count(access, &at, mask);
+            let mut from = vec![atomic.value];
+            if let AtomicOp::CompareExchange(compare) = atomic.op {
+                from.push(compare);
+            }
+            self.count(access, [&atomic.to, &from], &at, mask, shared, subgroup);
         }
         let (turn, step) = match self.shuffled {
             true => (self.random() as usize, self.random() as usize | 1),
@@ -523,6 +542,9 @@ impl Machine<'_> {
             let op = program.ops[subgroup.at];
             subgroup.at += 1;
             subgroup.executed += 1;
+            if self.counting {
+                subgroup.span.operation(op, program, subgroup.mask == subgroup.full);
+            }
             match op {
                 Op::Unary(op, to, from) => arithmetic::unary(op, &mut subgroup.registers, width, to, from),
                 Op::Binary(op, to, a, b) => arithmetic::binary(op, &mut subgroup.registers, width, to, a, b),

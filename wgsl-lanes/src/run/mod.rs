@@ -3,6 +3,7 @@
 mod arithmetic;
 mod machine;
 mod shadow;
+mod span;
 mod state;
 
 use std::{
@@ -45,7 +46,7 @@ pub struct Options {
     pub budget: u64,
     /// Most workgroups that run at once, in random order.
     pub flying: usize,
-    /// Whether sectors, lines and atomic operations are counted.
+    /// Whether sectors, lines, atomic operations, issues and waits are counted.
     pub counting: bool,
 }
 
@@ -68,7 +69,7 @@ impl Default for Options {
 pub struct Outcome {
     /// The faults, each at the lines of the text where it was met first.
     pub found: Vec<Raw>,
-    /// What it asked of the device; sectors, lines and atomic operations only if [`Options::counting`] says so.
+    /// What it asked of the device; all but dispatches, workgroups and barriers only if [`Options::counting`] says so.
     pub counts: Counts,
     /// Which barrier came behind which in any workgroup, by their positions plus one; 0 is the beginning.
     pub(crate) pairs: BTreeSet<(u32, u32)>,
@@ -182,8 +183,22 @@ fn run_all(machine: &mut Machine<'_>, total: u32, options: &Options) {
             return;
         }
         if group.subgroups.iter().all(|subgroup| subgroup.wait == Wait::Ended) {
+            count(&mut machine.counts, group);
             idle.push(flying.swap_remove(at));
         }
+    }
+}
+
+/// Counts a workgroup that has ended.
+fn count(counts: &mut Counts, group: &Workgroup) {
+    let issues = group.subgroups.iter().map(|subgroup| subgroup.span.issues).sum();
+    counts.issues += issues;
+    counts.longest = counts.longest.max(issues);
+    counts.passed = counts.passed.max(group.shared.barriers);
+    counts.working += u64::from(group.shared.wrote);
+    for subgroup in &group.subgroups {
+        counts.waits = counts.waits.max(subgroup.span.waits);
+        counts.turn = counts.turn.max(subgroup.span.turn);
     }
 }
 
@@ -237,7 +252,7 @@ fn meet(machine: &mut Machine<'_>, group: &mut Workgroup) -> bool {
     group.shared.storage_phase += u32::from(barrier.storage);
     group.shared.workgroup_phase += u32::from(barrier.workgroup);
     machine.counts.barriers += 1;
-    machine.counts.busy += u64::from(barrier.workgroup && group.shared.workgroup_phase == 3);
+    group.shared.barriers += 1;
     machine.pairs.insert((group.shared.passed, at + 1));
     group.shared.passed = at + 1;
     for subgroup in &mut group.subgroups {

@@ -1,6 +1,9 @@
 //! What a dispatch under way consists of: bound memory, workgroups and their subgroups.
 
-use super::shadow::{Cell, fresh};
+use super::{
+    shadow::{Cell, fresh},
+    span::Span,
+};
 use crate::program::{Builtin, Program};
 
 /// The most lanes of a subgroup.
@@ -43,6 +46,7 @@ pub(super) struct Subgroup {
     pub(super) full: u64,
     pub(super) wait: Wait,
     pub(super) executed: u64,
+    pub(super) span: Span,
 }
 
 /// A workgroup's memory.
@@ -56,6 +60,9 @@ pub(super) struct Shared {
     pub(super) workgroup_phase: u32,
     /// The barrier passed last, by its position plus one; 0 before the first.
     pub(super) passed: u32,
+    /// The number of barriers passed, and whether a lane wrote storage.
+    pub(super) barriers: u64,
+    pub(super) wrote: bool,
 }
 
 /// A workgroup that runs.
@@ -78,7 +85,8 @@ impl Workgroup {
             let full = if lanes == MOST { u64::MAX } else { (1 << lanes) - 1 };
             let masks = vec![0; program.slots as usize];
             let number = number as u32;
-            Subgroup { number, registers, masks, at: 0, mask: full, full, wait: Wait::Ready, executed: 0 }
+            let span = Span::new(registers.len() / width);
+            Subgroup { number, registers, masks, at: 0, mask: full, full, wait: Wait::Ready, executed: 0, span }
         };
         let words = program.workgroup_words as usize;
         let shared = Shared {
@@ -89,6 +97,8 @@ impl Workgroup {
             storage_phase: 0,
             workgroup_phase: 0,
             passed: 0,
+            barriers: 0,
+            wrote: false,
         };
         Self { shared, subgroups: (0..invocations.div_ceil(width)).map(subgroup).collect() }
     }
@@ -99,8 +109,10 @@ impl Workgroup {
         self.shared.written.fill(false);
         self.shared.shadow.fill([0; 9]);
         (self.shared.storage_phase, self.shared.workgroup_phase, self.shared.passed) = (0, 0, 0);
+        (self.shared.barriers, self.shared.wrote) = (0, false);
         for subgroup in &mut self.subgroups {
             (subgroup.at, subgroup.mask, subgroup.wait, subgroup.executed) = (0, subgroup.full, Wait::Ready, 0);
+            subgroup.span.begin();
         }
     }
 }
