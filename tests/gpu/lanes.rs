@@ -17,13 +17,17 @@ use std::{
 
 use hotrow::internals::shader::{self, Bodies, Sizes};
 use hotrow::internals::{self, Pieces as _};
-use hotrow::{Bags, Group, GroupConfig, Mode, Optimizer, Precision, internals::Layout, prelude::*, state::Snapshot};
+use hotrow::internals::{Layout, hash::Spread};
+use hotrow::{Bags, Group, GroupConfig, Init, Mode, Optimizer, Precision, prelude::*, state::Snapshot};
 use hotrow_harness::{
     device::{instead, tell},
     lanes::known::{KNOWN, REDUNDANT, UNNOTICED, known, redundant},
     lanes::{self, runs},
     seed::{hash, seed_for, whole},
 };
+use rand::{RngExt as _, SeedableRng as _};
+use rand_distr::Distribution as _;
+use rand_pcg::Pcg64;
 use wgsl_lanes::{Config, Counts, Finding, Findings, Kind, Mutant, Options, Order, Report, Tally, hunt};
 
 use crate::stages;
@@ -315,4 +319,175 @@ fn table(tally: &Tally) -> Vec<String> {
     };
     let head = format!("{:16} barriers     atomics", "kernel");
     std::iter::once(head).chain(kernels.into_iter().map(row)).collect()
+}
+
+const ROWS: u32 = 65_536;
+/// The sets into which the misses of one law fall.
+const MISSED_SETS: u32 = 64;
+const LAWS: [&str; 4] = ["uniform", "zipf", "hot", "misses"];
+/// The name, precision, optimiser and slots of a group whose steps are counted.
+type Counted = (&'static str, Precision, fn(f32) -> Optimizer, u32);
+const COUNTED: [Counted; 2] =
+    [("fp32-sgd", Precision::Fp32, Optimizer::sgd, ROWS), ("int8-adagrad", Precision::Int8, Optimizer::adagrad, 8192)];
+const SPAN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/gpu/span.csv");
+
+/// The dispatches of a group's fourth step, each with `config,law,kernel,number`, as on a card with subgroups of 32 lanes.
+fn fourth_step(at: usize, law: &str) -> Vec<(String, Counts)> {
+    let (name, precision, optimizer, slots) = COUNTED[at];
+    let mut device = Config { card: true, ..device(32, true, Order::Ascending, 0) };
+    device.options.counting = true;
+    let (context, world) = runs::context(&device);
+    let mut config = GroupConfig::new(&[ROWS], 64).with_precision(precision).with_cache_rows(slots);
+    (config.optimizer, config.init) = (optimizer(0.1), Init::Uniform { low: -0.1, high: 0.1 });
+    let spread = Spread::new(ROWS, slots / config.ways, config.ways);
+    let (far, near): (Vec<u32>, Vec<u32>) = (0..ROWS).partition(|&row| spread.set_of(row) < MISSED_SETS);
+    let near = &near[..slots as usize / 2]; // they fit into their sets
+    let mut group = Group::new(&context, config).unwrap();
+    let (mut source, zipf) = (Pcg64::seed_from_u64(1), rand_distr::Zipf::new(f64::from(ROWS), 1.05).unwrap());
+    let offsets: Vec<u32> = (0..=820).map(|bag| bag * 80).collect();
+    for step in 0..4 {
+        world.take_report();
+        let index = |i: usize| match law {
+            "zipf" => zipf.sample(&mut source) as u32 - 1,
+            "hot" if source.random_bool(0.1) => 7,
+            "misses" if step == 3 && i.is_multiple_of(20) => far[source.random_range(0..far.len())],
+            "misses" => near[i * 7919 % near.len()],
+            _ => source.random_range(0..ROWS),
+        };
+        let indices: Vec<u32> = (0..820 * 80).map(index).collect();
+        let outputs = group.forward(Bags::new(&indices, &offsets), Mode::Train).unwrap();
+        group.backward(&outputs).unwrap();
+    }
+    let report = world.take_report();
+    none_is_new(&report);
+    let mut numbers: BTreeMap<String, u32> = BTreeMap::new();
+    let named = |(kernel, counts): (String, Counts)| {
+        let number = numbers.entry(kernel.clone()).or_default();
+        *number += 1;
+        (format!("{name},{law},{kernel},{number}"), counts)
+    };
+    report.dispatches.into_iter().map(named).collect()
+}
+
+/// The counts that may not grow.
+fn bounded(of: &Counts) -> [(&'static str, u64); 5] {
+    [("issues", of.issues), ("longest", of.longest), ("waits", of.waits), ("turn", of.turn), ("barriers", of.passed)]
+}
+
+/// What a dispatch misses of what each should reach, as far as one dispatch tells.
+fn missed(key: &str, counts: &Counts) -> Option<String> {
+    let &Counts { issues, longest, working, waits, turn, .. } = counts;
+    let [_, law, kernel, _] = key.split(',').collect::<Vec<_>>()[..] else { panic!("{key}") };
+    let waits = if ["update", "exchange"].contains(&kernel) { turn } else { waits };
+    let blocks = ["histogram", "scatter", "segments", "heads", "scan"].contains(&kernel);
+    let even = longest * 48 <= issues || blocks && 2 * longest * working <= 3 * issues;
+    let few = kernel == "admit" && law == "misses" && working * 8 < u64::from(MISSED_SETS);
+    let share = longest as f64 * 100.0 / issues as f64;
+    let faults = [
+        (issues > 100_000 && !even).then(|| format!("the longest of {working} workgroups with work has {share:.1} %")),
+        (issues > 100_000 && waits > 36).then(|| format!("{waits} waits")),
+        few.then(|| format!("{working} workgroups for {MISSED_SETS} sets")),
+    ];
+    faults.iter().any(Option::is_some).then(|| faults.into_iter().flatten().collect::<Vec<_>>().join("; "))
+}
+
+/// What dispatches have more of than the rows of `csv`, or miss without a reason there.
+fn beyond(found: &[(String, Counts)], csv: &str) -> Vec<String> {
+    let mut faults = Vec::new();
+    for (key, counts) in found {
+        let row = csv.lines().find_map(|row| row.strip_prefix(&**key)?.strip_prefix(','));
+        let columns: Vec<&str> = row.unwrap_or("0,0,0,0,0,,,,,").splitn(10, ',').collect();
+        for ((what, found), most) in bounded(counts).into_iter().zip(&columns) {
+            if found > most.parse().unwrap() {
+                faults.push(format!("{key}: wanted at most {most} {what}, found {found}"));
+            }
+        }
+        if let Some(missed) = missed(key, counts).filter(|_| columns[9].is_empty()) {
+            faults.push(format!("{key}: {missed}: mend it, or write a reason into its row"));
+        }
+    }
+    faults
+}
+
+/// The rows whose kernel's text is another now.
+fn older(csv: &str) -> Vec<&str> {
+    let texts = texts();
+    let same = |row: &&str| {
+        let columns: Vec<&str> = row.splitn(14, ',').collect();
+        texts.get(columns[2]).is_some_and(|hash| columns[12] == format!("{hash:016x}"))
+    };
+    csv.lines().skip(1).filter(|row| !same(row)).collect()
+}
+
+/// `HOTROW_TEST_SPAN=all` counts all steps and writes `span.csv` if no count has grown and each miss has its reason, or in any case with
+/// `HOTROW_TEST_SPAN_KEEP=1`. Words such as `int8 hot update` count and print the rows that have all of them. Without it, only the rows' texts are compared.
+#[test]
+fn work_and_span() {
+    let old = std::fs::read_to_string(SPAN).unwrap_or_default();
+    let Ok(wanted) = std::env::var("HOTROW_TEST_SPAN") else {
+        let stale = older(&old);
+        assert!(stale.is_empty(), "{SPAN}: of older texts, so run scripts/nightly span:\n{}", stale.join("\n"));
+        let hash = old.lines().nth(1).unwrap().split(',').nth(12).unwrap();
+        assert_eq!(older(&old.replacen(hash, "0", 1)).len(), 1);
+        return;
+    };
+    let (texts, mut found) = (texts(), Vec::new());
+    let taken = |name: &str, word: &str| word == "all" || name.contains(word);
+    for (at, law) in (0..COUNTED.len()).flat_map(|at| LAWS.map(|law| (at, law))) {
+        let name = format!("{},{law}", COUNTED[at].0);
+        if wanted.split(' ').all(|word| texts.contains_key(word) || taken(&name, word)) {
+            let start = Instant::now();
+            found.extend(fourth_step(at, law));
+            tell(&format!("{name}: {:.0?}", start.elapsed()));
+        }
+    }
+    found.retain(|(key, _)| wanted.split(' ').all(|word| taken(key, word)));
+    let faults = beyond(&found, &old);
+    let row = |(key, counts): &(String, Counts)| {
+        let row = old.lines().find(|row| row.starts_with(&format!("{key},")));
+        let reason = row.and_then(|row| row.splitn(14, ',').nth(13)).filter(|_| missed(key, counts).is_some());
+        let (hash, share) = (texts[key.split(',').nth(2).unwrap()], counts.longest as f64 / counts.issues as f64);
+        let figures = bounded(counts).map(|(_, figure)| format!("{figure},")).concat();
+        let Counts { workgroups, working, .. } = counts;
+        format!("{key},{figures}{workgroups},{working},{share:.4},{hash:016x},{}\n", reason.unwrap_or(""))
+    };
+    let head = "config,law,kernel,number,issues,longest,waits,turn,barriers,workgroups,working,share,text,reason\n";
+    let csv = head.to_owned() + &found.iter().map(row).collect::<String>();
+    match wanted == "all" {
+        true if faults.is_empty() || std::env::var_os("HOTROW_TEST_SPAN_KEEP").is_some() => {
+            std::fs::write(SPAN, csv).unwrap();
+        }
+        _ => tell(&csv),
+    }
+    assert!(!found.is_empty() && faults.is_empty(), "{wanted}: {} dispatches\n{}", found.len(), faults.join("\n"));
+}
+
+#[test]
+fn more_work_and_span_than_its_row_is_refused() {
+    let with =
+        |longest, waits, working| Counts { issues: 480_000, longest, waits, working, turn: 9, ..Counts::default() };
+    let faults = |kernel: &str, counts: Counts, row: &str| {
+        let key = format!("c,misses,{kernel},1");
+        beyond(&[(key.clone(), counts)], &format!("{key},{row}")).len()
+    };
+    assert_eq!(faults("merge", with(10_000, 36, 60), "480000,10000,36,9,0,1,1,0,0,"), 0);
+    for less in ["479999,10000,36,9", "480000,9999,36,9", "480000,10000,35,9", "480000,10000,36,8"] {
+        assert_eq!(faults("merge", with(10_000, 36, 60), &format!("{less},0,1,1,0,0,")), 1, "{less}");
+    }
+    let row = "500000,12000,99,99,2,1,1,0,0,";
+    let reason = &format!("{row}reach missed, as");
+    // 1.5 times the mean of 60 workgroups with work is 12,000; of 80 it is less than 10,001.
+    for (kernel, longest, waits, working, wanted) in [
+        ("merge", 10_001, 36, 60, 1),
+        ("scatter", 10_001, 36, 60, 0),
+        ("scatter", 10_001, 36, 80, 1),
+        ("merge", 10_000, 37, 60, 1),
+        ("update", 10_000, 37, 60, 0),
+        ("admit", 10_000, 36, 7, 1),
+        ("admit", 10_000, 36, 8, 0),
+    ] {
+        let found = [row, reason].map(|row| faults(kernel, with(longest, waits, working), row));
+        assert_eq!(found, [wanted, 0], "{kernel} {longest} {waits} {working}");
+    }
+    assert_eq!(beyond(&[("c,hot,merge,1".into(), with(1, 1, 1))], "").len(), 4, "no row");
 }
