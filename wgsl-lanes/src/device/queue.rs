@@ -104,12 +104,9 @@ impl LaneQueue {
                 }
             }
         }
-        {
-            let mut report = lock(&self.world.report);
-            report.counts.entry(code.name.clone()).or_default().add(&outcome.counts);
-            if options.counting {
-                report.dispatches.push((code.name.clone(), outcome.counts));
-            }
+        lock(&self.world.report).counts.entry(code.name.clone()).or_default().add(&outcome.counts);
+        if options.counting {
+            lock(&self.world.report).dispatches.push((code.name.clone(), outcome.counts));
         }
         let back: Vec<bool> = (0..buffers.len()).map(writes).collect();
         for ((words, buffer), _) in owners.iter().zip(buffers).zip(back).filter(|&(_, back)| back) {
