@@ -3,9 +3,9 @@
 // never taken. With RECENTS that holds for the ways by counters; candidates that are left over take the ways for recent
 // rows.
 //
-// A workgroup searches 256 of the missing rows, which lie set by set, for rows that begin a set. It then admits eight
-// sets at a time with 32 lanes each: one lane for each candidate and each way. A set of many candidates is first cut
-// down to its best 32 by the whole workgroup.
+// A workgroup searches eight of the missing rows, which lie set by set, for rows that begin a set; where the grid is too
+// small for that, up to 32 times eight. It admits these sets, eight at a time, with 32 lanes each: one lane for each
+// candidate and each way. A set of many candidates is first cut down to its best 32 by the whole workgroup.
 #include "shared/common.wgsl"
 #include "shared/meta.wgsl"
 #include "shared/swap.wgsl"
@@ -26,9 +26,11 @@
 var<workgroup> misses: u32;
 var<workgroup> begun: atomic<u32>;
 var<workgroup> sets: u32;
-var<workgroup> heads: array<u32, 256>;      // the rows that begin a set
-var<workgroup> spans: array<vec2<u32>, 8>;  // the range in `swaps` of each of the eight sets
-var<workgroup> longest: u32;
+var<workgroup> heads: array<vec2<u32>, 256>; // the rows that begin a set, and these sets
+var<workgroup> filled: array<u32, 8>;       // the number of candidates, at most 32, of each of the eight sets
+var<workgroup> turns: atomic<u32>;          // the most times 32 candidates that a set has beyond the first 32
+var<workgroup> large: atomic<u32>;          // the large sets, a bit for each
+var<workgroup> asked: vec2<u32>;            // both
 var<workgroup> best_key: array<u32, 512>;   // for each set the best 32 candidates so far, then the next 32
 var<workgroup> best_row: array<u32, 512>;
 var<workgroup> best_at: array<u32, 512>;    // their positions in `swaps`; NONE where there is none
@@ -37,7 +39,6 @@ var<workgroup> more_row: array<u32, 256>;
 var<workgroup> more_at: array<u32, 256>;
 var<workgroup> more: atomic<u32>;           // their number
 var<workgroup> survivors: u32;
-var<workgroup> large: vec2<u32>;            // the range in `swaps` of a large set; empty for another set
 var<workgroup> way_value: array<u32, 256>;  // 0 for an empty way, NONE (which no value reaches) for a pinned way, else the value + 1
 var<workgroup> way_by_rank: array<u32, 256>; // the victims in order
 // Once large sets are cut down, `more_row` and `more_at` have the row and the stamp of each way (RECENTS; else 0), and
@@ -48,17 +49,21 @@ const LARGE: u32 = 256u; // candidates of a set beyond which the whole workgroup
 
 fn set_of(u: u32) -> u32 { return home_of(swaps[u].row); }
 
-// The end of the set that begins at `first`, among `n` rows: found by doubling strides, then by halving the last
-// stride.
-fn end_of(first: u32, n: u32) -> u32 {
-    let home = set_of(first);
-    var reach = 1u;
-    while (first + reach < n && set_of(min(first + reach, n - 1u)) == home) { reach *= 2u; }
-    var low = first + reach / 2u; // still in the set
-    var high = min(first + reach, n);
+// The end of a large set that begins at `first`, among `n` rows: 256 rows a turn tell in which part of what is left it lies. The whole workgroup must
+// call this.
+fn end_of(first: u32, home: u32, n: u32, lane: u32) -> u32 {
+    var low = first; // in the set
+    var high = n;    // beyond it
     while (high - low > 1u) {
-        let middle = low + (high - low) / 2u;
-        if (set_of(middle) == home) { low = middle; } else { high = middle; }
+        let stride = (high - low + 255u) / 256u;
+        if (lane == 0u) { atomicStore(&more, 0u); }
+        workgroupBarrier();
+        let at = low + (lane + 1u) * stride;
+        if (at < high && set_of(min(at, n - 1u)) == home) { atomicAdd(&more, 1u); }
+        workgroupBarrier();
+        if (lane == 0u) { survivors = atomicLoad(&more); }
+        low += workgroupUniformLoad(&survivors) * stride;
+        high = min(high, low + stride);
     }
     return high;
 }
@@ -81,11 +86,11 @@ fn rank(a: u32, base: u32, n: u32) -> u32 {
     return r;
 }
 
-fn candidate(to: u32, at: u32, end: u32) {
+fn candidate(to: u32, at: u32, is_one: bool) {
     best_at[to] = NONE;
     best_key[to] = 0u;
     best_row[to] = NONE;
-    if (at < end) {
+    if (is_one) {
         best_at[to] = at;
         best_key[to] = swaps[at].victim;
         best_row[to] = swaps[at].row;
@@ -100,7 +105,7 @@ fn comes_before(one: Swap, key: u32, row: u32) -> bool {
 // Puts the best 32 candidates of `span` into the entries from `base` on. The whole workgroup must call this. A turn
 // takes 1,024 candidates and drops those that do not come before the 32nd best so far; mostly that is all of them.
 fn cut_down(span: vec2<u32>, base: u32, lane: u32) {
-    if (lane < 32u) { candidate(base + lane, span.x + lane, span.y); }
+    if (lane < 32u) { candidate(base + lane, span.x + lane, span.x + lane < span.y); }
     workgroupBarrier();
     if (lane < 32u) { // the 32 in order, so that the last is the worst
         let place = rank(base + lane, base, 32u);
@@ -184,46 +189,57 @@ fn before_in_more(key: u32, row: u32, n: u32) -> u32 {
     return r;
 }
 
+// A way as it was before the set's first admission.
+struct Way { flags: u32, row: u32, stamp: u32, freq: u32 }
+
 // Admits the sets that begin at heads[first..first + 8].
 fn admit_eight(first: u32, n: u32, lane: u32) {
     let which = lane / 32u;
     let way = lane & 31u;
-    if (way == 0u) {
-        spans[which] = vec2<u32>(0u);
-        if (first + which < sets) {
-            let head = heads[first + which];
-            spans[which] = vec2<u32>(head, end_of(head, n));
-        }
-    }
-    // The best 32 candidates. The order is total, so it does not matter in which chunk a candidate comes.
-    for (var k = 0u; k < 8u; k++) {
-        // Lane 0 has written the first span; each turn's barriers let it see the others.
-        if (lane == 0u) {
-            large = spans[k];
-            if (large.y - large.x <= LARGE) { large = vec2<u32>(0u); }
-        }
-        let range = workgroupUniformLoad(&large);
-        if (range.y > 0u) { cut_down(range, k * 64u, lane); }
-    }
-    if (lane == 0u) {
-        longest = 0u;
-        for (var k = 0u; k < 8u; k++) {
-            let length = spans[k].y - spans[k].x;
-            if (length <= LARGE) { longest = max(longest, length); }
-        }
-    }
-    let most = workgroupUniformLoad(&longest);
-    let span = spans[which];
-    let done = span.y - span.x > LARGE; // cut down already
     let base = which * 64u;
-    if (!done) { candidate(base + way, span.x + way, span.y); }
-    for (var chunk = 32u; chunk < most; chunk += 32u) {
-        candidate(base + 32u + way, span.x + chunk + way, select(span.y, 0u, done));
+    var head = vec2<u32>(n, NONE); // no set, so no candidate
+    if (first + which < sets) { head = heads[first + which]; }
+    let home = head.y;
+    // These loads wait for no other. Lanes without a set read no way, and nobody the key of another set's row, because another workgroup may be
+    // writing them.
+    let near = swaps[min(head.x + way, n - 1u)].row;
+    let reach = 32u * (min(way, LARGE / 32u - 1u) + 1u);
+    let far = swaps[min(head.x + reach, n - 1u)].row;
+    var old = Way(0u, NONE, 0u, 0u);
+    if (home != NONE) {
+        let slot = home * 32u + way;
+        old = Way(ways[way_at(slot, FLAGS)], tag_of(slot), ways[way_at(slot, STAMP)], ways[way_at(slot, FREQ)]);
+    }
+    if (way < LARGE / 32u && head.x + reach < n && home_of(far) == home) {
+        if (reach == LARGE) { atomicOr(&large, 1u << which); } else { atomicMax(&turns, reach / 32u); }
+    }
+    if (way == 0u) { filled[which] = 0u; }
+    workgroupBarrier();
+    if (lane == 0u) {
+        asked = vec2<u32>(atomicLoad(&turns), atomicLoad(&large));
+        atomicStore(&turns, 0u);
+        atomicStore(&large, 0u);
+    }
+    let most = workgroupUniformLoad(&asked);
+    // The best 32 candidates. The order is total, so it does not matter in which chunk a candidate comes.
+    for (var k = 0u; k < 8u && most.y >> k != 0u; k++) {
+        if (((most.y >> k) & 1u) == 0u) { continue; }
+        let begin = workgroupUniformLoad(&heads[first + k]);
+        cut_down(vec2<u32>(begin.x, end_of(begin.x, begin.y, n, lane)), k * 64u, lane);
+    }
+    let done = ((most.y >> which) & 1u) != 0u; // cut down already
+    if (!done) { candidate(base + way, head.x + way, head.x + way < n && home_of(near) == home); }
+    for (var turn = 1u; turn <= most.x; turn++) {
+        let at = head.x + 32u * turn + way;
+        if (!done) { candidate(base + 32u + way, at, at < n && set_of(min(at, n - 1u)) == home); }
         workgroupBarrier();
-        let near = base + way;
-        let far = near + 32u;
-        let low = vec4<u32>(rank(near, base, 64u), best_key[near], best_row[near], best_at[near]);
-        let high = vec4<u32>(rank(far, base, 64u), best_key[far], best_row[far], best_at[far]);
+        var low = vec4<u32>(NONE);
+        var high = vec4<u32>(NONE);
+        if (head.x + 32u * turn < n && !done) {
+            low = vec4<u32>(rank(base + way, base, 64u), best_key[base + way], best_row[base + way], best_at[base + way]);
+            let other = base + 32u + way;
+            high = vec4<u32>(rank(other, base, 64u), best_key[other], best_row[other], best_at[other]);
+        }
         workgroupBarrier();
         if (low.x < 32u) { best_key[base + low.x] = low.y; best_row[base + low.x] = low.z; best_at[base + low.x] = low.w; }
         if (high.x < 32u) { best_key[base + high.x] = high.y; best_row[base + high.x] = high.z; best_at[base + high.x] = high.w; }
@@ -231,25 +247,23 @@ fn admit_eight(first: u32, n: u32, lane: u32) {
     }
 
     // The victims, in the order before the set's first admission.
-    let candidates = min(span.y - span.x, 32u);
-    var home = 0u;
-    var value = NONE;
     more_row[lane] = 0u;
     more_at[lane] = 0u;
-    if (candidates > 0u) { // lanes without a set read none, because another workgroup may be writing it
-        home = set_of(span.x);
-        value = order_of(home * 32u + way, lane);
-    }
-    way_value[lane] = value;
+    way_value[lane] = NONE;
+    if (home != NONE) { way_value[lane] = order_of(old, lane); }
     storageBarrier(); // all lanes have read the set's ways before `take` writes them
     workgroupBarrier();
+    if (best_at[base + way] != NONE && (way == 31u || best_at[base + min(way + 1u, 31u)] == NONE)) { filled[which] = way + 1u; }
     var place = 0u;
-    for (var other = which * 32u; other < which * 32u + 32u; other++) {
-        if (way_before(other, lane)) { place++; }
+    if (home != NONE) {
+        for (var other = which * 32u; other < which * 32u + 32u; other++) {
+            if (way_before(other, lane)) { place++; }
+        }
+        way_by_rank[which * 32u + place] = way;
     }
-    way_by_rank[which * 32u + place] = way;
     workgroupBarrier();
 
+    let candidates = filled[which];
     if (way < candidates) {
         let nth = rank(base + way, base, candidates);
         more_key[which * 32u + nth] = base + way;
@@ -264,20 +278,17 @@ fn admit_eight(first: u32, n: u32, lane: u32) {
 }
 
 // The first order of a way among the victims; the others are noted at `lane`.
-fn order_of(slot: u32, lane: u32) -> u32 {
-    let flags = ways[way_at(slot, FLAGS)];
-    let row = tag_of(slot);
-    let recent = select(0u, FOR_RECENT, (flags & RECENT) != 0u);
-    if (row == NONE) { return recent; }
-    if ((flags & PINNED) != 0u) { return NONE; }
-    let stamp = ways[way_at(slot, STAMP)];
+fn order_of(way: Way, lane: u32) -> u32 {
+    let recent = select(0u, FOR_RECENT, (way.flags & RECENT) != 0u);
+    if (way.row == NONE) { return recent; }
+    if ((way.flags & PINNED) != 0u) { return NONE; }
     if ((params.policy & RECENTS) == 0u) {
-        return select(stamp, ways[way_at(slot, FREQ)], (params.policy & COUNTS) != 0u) + 1u;
+        return select(way.stamp, way.freq, (params.policy & COUNTS) != 0u) + 1u;
     }
-    if (stamp == step.t) { return NONE; } // this batch uses the row
-    more_row[lane] = row;
-    more_at[lane] = stamp;
-    return select(ways[way_at(slot, FREQ)], recent, recent != 0u) + 1u;
+    if (way.stamp == step.t) { return NONE; } // this batch uses the row
+    more_row[lane] = way.row;
+    more_at[lane] = way.stamp;
+    return select(way.freq, recent, recent != 0u) + 1u;
 }
 
 // Whether way `a` comes before way `b` as a victim.
@@ -362,21 +373,28 @@ fn take(best: u32, slot: u32, held: bool, recent: u32) {
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
         @builtin(local_invocation_index) lane: u32) {
-    if (lane == 0u) { misses = step.counts[COUNT_SWAPS]; }
+    if (lane == 0u) {
+        misses = step.counts[COUNT_SWAPS];
+        atomicStore(&turns, 0u);
+        atomicStore(&large, 0u);
+    }
     let n = workgroupUniformLoad(&misses);
-    for (var first = flat_group(group, groups) * 256u; first < n; first += groups.x * groups.y * 256u) {
-        let u = first + lane;
+    let all = 8u * groups.x * groups.y;
+    for (var first = 8u * flat_group(group, groups); first < n; first += 32u * all) {
+        let u = first + lane / 8u * all + (lane & 7u);
         if (lane == 0u) { atomicStore(&begun, 0u); }
-        tally_begin(lane, swaps[first].row);
+        workgroupBarrier();
         if (u < n) {
-            var begins = u == 0u;
-            let home = set_of(u);
-            if (!begins) { begins = set_of(u - 1u) != home; }
-            if (begins && home != NONE) { heads[atomicAdd(&begun, 1u)] = u; }
+            let row = swaps[u].row;
+            let last = swaps[max(u, 1u) - 1u].row;
+            let home = home_of(row);
+            if (home != NONE && (u == 0u || home_of(last) != home)) { heads[atomicAdd(&begun, 1u)] = vec2<u32>(u, home); }
         }
         workgroupBarrier();
         if (lane == 0u) { sets = atomicLoad(&begun); }
         let found = workgroupUniformLoad(&sets);
+        if (found == 0u) { continue; }
+        tally_begin(lane, swaps[heads[0].x].row);
         for (var eight = 0u; eight < found; eight += 8u) { admit_eight(eight, n, lane); }
         tally_end(lane);
         workgroupBarrier();

@@ -1,7 +1,7 @@
 // Sums each chunk of the heavy rows' gradients. The work follows the accesses, so a row with half of the batch's
 // accesses delays nothing. params.lanes invocations share a partial row.
 //
-// Bytes moved per access of a heavy row: 8, 4 dim; per tile of 128 accesses: 2 x 20 to look for a heavy row, 4 dim out
+// Bytes moved per access of a heavy row: 8, 4 dim; per tile of 32 accesses: 2 x 20 to look for a heavy row, 4 dim out
 // per chunk.
 #include "shared/common.wgsl"
 #include "shared/quad{width}.wgsl"
@@ -31,7 +31,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let valid = targets[0].place;
     unscale = bitcast<f32>(targets[0].end);
     let rows = 2u * ((valid + MERGE_CHUNK - 1u) / MERGE_CHUNK);
-    for (var row = flat_group(group, groups) * at_once + local / params.lanes; row < rows; row += groups.x * groups.y * at_once) {
+    for (var row = partial_of(local / params.lanes, group, groups); row < rows; row += groups.x * groups.y * at_once) {
         let tile = row / 2u * MERGE_CHUNK;
         let begins = (row & 1u) == 1u; // else the row that began before the tile
         let j = select(tile, min(tile + MERGE_CHUNK, valid) - 1u, begins);

@@ -44,8 +44,6 @@ fn cannot_pack(all: Extent, span: f32) -> bool {
     return max(unordered(all.high) & 0x7fffffffu, unordered(all.low) & 0x7fffffffu) > 0x477fe000u; // 65504
 }
 
-fn half_of_codes(place: u32, row: u32, h: u32, scale: f32, bias: f32) -> u32 { return 0u; }
-
 // Word w of a record: eight codes.
 fn word_of_codes(place: u32, row: u32, w: u32, row_scale: f32, row_bias: f32) -> u32 {
     let first = 8u * (w - params.payload_half / 2u);

@@ -1,8 +1,8 @@
-// Sums the chunks of each start with more than 128 chunks, 128 chunks at a time. The work follows the chunks, so a
+// Sums the chunks of each start with more than 32 chunks, 32 chunks at a time. The work follows the chunks, so a
 // start with half of the batch's chunks delays nothing. params.lanes invocations share a partial row of robe.reach
 // sums, which ends with the number of chunks that reach the last weight.
 //
-// Bytes moved per chunk of such a start: 8, 4 Z; per tile of 128 chunks: 2 x 20 to look for such a start, 4 Z + 4 out.
+// Bytes moved per chunk of such a start: 8, 4 Z; per tile of 32 chunks: 2 x 20 to look for such a start, 4 Z + 4 out.
 #include "shared/robe_sum.wgsl"
 
 @group(0) @binding(0) var<uniform> params: Params;
@@ -21,7 +21,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let valid = targets[0].place;
     unscale = bitcast<f32>(targets[0].end);
     let rows = 2u * ((valid + MERGE_CHUNK - 1u) / MERGE_CHUNK);
-    for (var row = flat_group(group, groups) * at_once + local / params.lanes; row < rows; row += groups.x * groups.y * at_once) {
+    for (var row = partial_of(local / params.lanes, group, groups); row < rows; row += groups.x * groups.y * at_once) {
         let tile = row / 2u * MERGE_CHUNK;
         let begins = (row & 1u) == 1u; // else the start whose chunks began before the tile
         let j = select(tile, min(tile + MERGE_CHUNK, valid) - 1u, begins);

@@ -12,6 +12,3 @@ fn half_of_codes(place: u32, row: u32, h: u32, scale: f32, bias: f32) -> u32 {
     }
     return bits;
 }
-
-// A half may belong to the state and its neighbour to the codes, so words are packed by halves.
-fn word_of_codes(place: u32, row: u32, w: u32, scale: f32, bias: f32) -> u32 { return 0u; }

@@ -1,8 +1,5 @@
 // Packs codes, four floats at a time. Needs all that shared/pack.wgsl needs.
 
-// Every field of a record begins at a word, so codes are packed by words.
-fn half_of_codes(place: u32, row: u32, h: u32, scale: f32, bias: f32) -> u32 { return 0u; }
-
 // Word w of a record, which has the codes of one, two or four Quads.
 fn word_of_codes(place: u32, row: u32, w: u32, scale: f32, bias: f32) -> u32 {
     let first = (2u * w - params.payload_half) * (16u / params.bits);
@@ -33,19 +30,4 @@ fn codes_of(v: vec4<f32>, row: u32, e: u32, scale: f32, bias: f32, reach: f32) -
         code = select(below + vec4<f32>(up), near, abs(x - near) <= vec4<f32>(reach));
     }
     return vec4<u32>(clamp(code, vec4<f32>(0.0), top));
-}
-
-// The noise of the elements e to e + 3, which have the same hash; e is a multiple of 4.
-fn noise4(step: u32, row: u32, e: u32, purpose: u32) -> vec4<u32> {
-    let part = noise_part(step, row, e, purpose);
-    var words = noise_words;
-    if (params.random_bits == 16u) {
-        let two = select(noise_words.xy, noise_words.zw, part == 4u);
-        words = vec4<u32>(two.x << 16u, two.x, two.y << 16u, two.y);
-    } else if (params.random_bits == 8u) {
-        let low = select(noise_words.x, noise_words.y, part == 4u);
-        let high = select(noise_words.z, noise_words.w, part == 12u);
-        words = vec4<u32>(select(low, high, part >= 8u)) << vec4<u32>(24u, 16u, 8u, 0u);
-    }
-    return (words & vec4<u32>(~(0xffffffffu >> params.random_bits))) | vec4<u32>(0x80000000u >> params.random_bits);
 }

@@ -1,19 +1,21 @@
 // Needs `widened`. FP16 has two Quads where FP32 has one.
 
-// Quad `at` of all gradients.
-fn grad_output(at: u32) -> Quad {
-    let words = grad_outputs[at >> params.half_grads];
+// Quad `at` of all gradients, in the words that hold it.
+fn gradient_in(words: Words, at: u32) -> Quad {
     if (params.half_grads == 0u) { return bitcast<Quad>(words); }
     return widened(words, at);
 }
 
-// Four of them. Their loads stand side by side, with no branch between, so that all are under way at once.
-fn four_grad_outputs(at: vec4<u32>) -> Four {
-    let words = at >> vec4<u32>(params.half_grads);
-    let a = grad_outputs[words.x];
-    let b = grad_outputs[words.y];
-    let c = grad_outputs[words.z];
-    let d = grad_outputs[words.w];
-    if (params.half_grads == 0u) { return Four(bitcast<Quad>(a), bitcast<Quad>(b), bitcast<Quad>(c), bitcast<Quad>(d)); }
-    return Four(widened(a, at.x), widened(b, at.y), widened(c, at.z), widened(d, at.w));
+fn grad_output(at: u32) -> Quad {
+    return gradient_in(grad_outputs[at >> params.half_grads], at);
+}
+
+struct FourWords { a: Words, b: Words, c: Words, d: Words }
+
+// Four of them, with one branch for all.
+fn four_in(words: FourWords, at: vec4<u32>) -> Four {
+    if (params.half_grads == 0u) {
+        return Four(bitcast<Quad>(words.a), bitcast<Quad>(words.b), bitcast<Quad>(words.c), bitcast<Quad>(words.d));
+    }
+    return Four(widened(words.a, at.x), widened(words.b, at.y), widened(words.c, at.z), widened(words.d, at.w));
 }

@@ -1,4 +1,4 @@
-// Reads the gradients of the outputs, FP32 or FP16, four at a time. Needs `grad_outputs: array<Words>`, `params`,
+// Reads the gradients of the outputs, FP32 or FP16. Needs `grad_outputs: array<Words>`, `params`,
 // shared/half.wgsl, shared/quad4.wgsl.
 alias Words = vec4<u32>;
 

@@ -9,59 +9,10 @@ var<workgroup> pack_places: array<u32, 64>; // staged: the position of each row'
 #include "shared/record_items{item}.wgsl"
 #include "formats/{format}.wgsl"
 
-// The range of a row's values, as the integers of `ordered`; `bad` is not 0 if a value is not finite.
+// The range of a row's values, as the integers of `ordered`; `high` is NONE, which no finite value has, if a value is not finite.
 struct Extent {
     low: u32,
     high: u32,
-    bad: u32,
-}
-
-// Float e of the row, weights first, then state. Weights need no padding, so the state's Quads follow directly.
-fn element_of(place: u32, e: u32) -> f32 {
-    return part_of(load_quad(place, e / WIDTH), e % WIDTH);
-}
-
-// Half h of the record, counted behind its FP32 words: FP16 state, or payload.
-fn packed_half(place: u32, row: u32, h: u32, scale: f32, bias: f32) -> u32 {
-    if (h < params.payload_half) {
-        let e = h - 2u * (params.state_word + params.scalars);
-        if (params.state_bits == 8u) { return packed_code(place, row, 2u * e - 4u) | (packed_code(place, row, 2u * e - 3u) << 8u); }
-        return state_half_of(element_of(place, params.dim + e), row, e, facts_at(params.facts, e, params.dim));
-    }
-    if (params.bits < 16u) { return half_of_codes(place, row, h, scale, bias); }
-    let first = h - params.payload_half;
-    if (first >= params.dim) { return 0u; }
-    return half_of(element_of(place, first), row, first, 0u);
-}
-
-// The code of state e, behind the word of scales; 0 for the byte behind an odd number of codes.
-fn packed_code(place: u32, row: u32, e: u32) -> u32 {
-    if (e >= params.state - params.scalars) { return 0u; }
-    let bits = bitcast<u32>(element_of(place, params.dim + e));
-    let random = noise(pack_step, row, e, 1u);
-    let is_signed = (facts_at(params.facts, e, params.dim) & STATE_SIGNED) != 0u;
-    if (is_signed) { return signed_code(bits, pack_bases >> 16u, random); }
-    return unsigned_code(bits, pack_bases & 0xffffu, random);
-}
-
-// Word w of the record, one of those before the first half: of a head, or FP32 state.
-fn float_word(place: u32, w: u32, scale: f32, bias: f32) -> u32 {
-    if (w < params.state_word) { return head_word(place, w, scale, bias); }
-    // The scalars come first in a record and last in a row.
-    let e = w - params.state_word;
-    let begin = select(params.dim, params.dim + params.state, e < params.scalars);
-    return bitcast<u32>(element_of(place, begin + e - params.scalars));
-}
-
-// Word w of the record.
-fn packed_word(place: u32, row: u32, w: u32, scale: f32, bias: f32) -> u32 {
-    if (params.state_bits == 8u && w == params.state_word + params.scalars) { return pack_bases; }
-    if (w < params.state_word + params.scalars || (params.state_bits == 32u && w < params.state_word + params.state)) {
-        return float_word(place, w, scale, bias);
-    }
-    if (params.bits == 32u) { return bitcast<u32>(element_of(place, w - params.payload_half / 2u)); }
-    if (WIDTH == 4u && params.bits < 16u && 2u * w >= params.payload_half) { return word_of_codes(place, row, w, scale, bias); }
-    return packed_half(place, row, 2u * w, scale, bias) | (packed_half(place, row, 2u * w + 1u, scale, bias) << 16u);
 }
 
 // The Quad behind the states of elements.
@@ -76,22 +27,26 @@ fn scalars_at() -> u32 {
 fn pack_row(live: bool, place: u32, row: u32, j: u32, lane: Lane, asked: Asked) -> bool {
     let local = lane_index(lane);
     let part = local & (params.lanes - 1u);
-    var own = Extent(NONE, 0u, 0u);
+    var own = Extent(NONE, 0u);
     if (live) {
+        var finite = true;
         for (var q = part; q < weight_quads(); q += params.lanes) {
             let v = load_quad(place, q);
-            if (!is_finite(bits_of(v))) { own.bad = 1u; }
-            own.low = min(own.low, lowest(v));
-            own.high = max(own.high, highest(v));
+            finite = finite & is_finite(bits_of(v));
+            if (params.bits <= 8u) {
+                own.low = min(own.low, lowest(v));
+                own.high = max(own.high, highest(v));
+            }
         }
         for (var q = weight_quads() + part; q < params.row_quads; q += params.lanes) {
-            if (!is_finite(bits_of(load_quad(place, q)))) { own.bad = 1u; }
+            finite = finite & is_finite(bits_of(load_quad(place, q)));
         }
+        if (!finite) { own.high = NONE; }
     }
     let all = extent_of_row(own, lane, asked.lanes);
     var scale = 0.0;
     var bias = 0u; // the bits of the bias
-    var refused = all.bad != 0u;
+    var refused = all.high == NONE;
     if (params.bits <= 8u) {
         bias = bias_of(all.low);
         let span = bitcast<f32>(unordered(all.high)) - bitcast<f32>(bias);
@@ -100,7 +55,7 @@ fn pack_row(live: bool, place: u32, row: u32, j: u32, lane: Lane, asked: Asked) 
     }
     if (asked.state_bits == 8u) {
         // As a range: the complement of the largest signed magnitude, and the largest without sign.
-        own = Extent(NONE, 0u, 0u);
+        own = Extent(NONE, 0u);
         if (live) {
             for (var q = weight_quads() + part; q < scalars_at(); q += params.lanes) {
                 let largest = largest_of(load_quad(place, q));

@@ -43,3 +43,18 @@ fn noise(step: u32, row: u32, element: u32, purpose: u32) -> u32 {
     let top = noise_words[at / 32u] << (32u - width - (at & 31u));
     return (top & ~(0xffffffffu >> params.random_bits)) | (0x80000000u >> params.random_bits);
 }
+
+// The noise of the elements e to e + 3, which have the same hash; e is a multiple of 4.
+fn noise4(step: u32, row: u32, e: u32, purpose: u32) -> vec4<u32> {
+    let part = noise_part(step, row, e, purpose);
+    var words = noise_words;
+    if (params.random_bits == 16u) {
+        let two = select(noise_words.xy, noise_words.zw, part == 4u);
+        words = vec4<u32>(two.x << 16u, two.x, two.y << 16u, two.y);
+    } else if (params.random_bits == 8u) {
+        let low = select(noise_words.x, noise_words.y, part == 4u);
+        let high = select(noise_words.z, noise_words.w, part == 12u);
+        words = vec4<u32>(select(low, high, part >= 8u)) << vec4<u32>(24u, 16u, 8u, 0u);
+    }
+    return (words & vec4<u32>(~(0xffffffffu >> params.random_bits))) | vec4<u32>(0x80000000u >> params.random_bits);
+}

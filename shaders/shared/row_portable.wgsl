@@ -4,25 +4,22 @@
 
 var<workgroup> row_lows: array<u32, 256>;
 var<workgroup> row_highs: array<u32, 256>;
-var<workgroup> row_bads: array<u32, 256>;
 var<workgroup> row_sums: array<f32, 256>;
 
 fn extent_of_row(own: Extent, lane: Lane, lanes: u32) -> Extent {
     let part = lane.index & (lanes - 1u);
     row_lows[lane.index] = own.low;
     row_highs[lane.index] = own.high;
-    row_bads[lane.index] = own.bad;
     for (var reach = lanes / 2u; reach > 0u; reach /= 2u) {
         workgroupBarrier();
         if (part < reach) {
             row_lows[lane.index] = min(row_lows[lane.index], row_lows[lane.index + reach]);
             row_highs[lane.index] = max(row_highs[lane.index], row_highs[lane.index + reach]);
-            row_bads[lane.index] |= row_bads[lane.index + reach];
         }
     }
     workgroupBarrier();
     let first = lane.index - part;
-    return Extent(row_lows[first], row_highs[first], row_bads[first]);
+    return Extent(row_lows[first], row_highs[first]);
 }
 
 // The mean of all `squares` of the row, added by a tree.

@@ -3,16 +3,15 @@
 // the lanes of a subgroup together, which may have left a loop of the caller one after another.
 #include "shared/lane_{rank}.wgsl"
 
+// By halves: the lower half of the lanes finds the highest value, the upper half the complement of the lowest.
 fn extent_of_row(own: Extent, lane: Lane, lanes: u32) -> Extent {
     workgroupBarrier();
-    var all = own;
-    for (var reach = lanes / 2u; reach > 0u; reach /= 2u) {
-        let other = lane.invocation ^ reach;
-        all.low = min(all.low, subgroupShuffle(all.low, other));
-        all.high = max(all.high, subgroupShuffle(all.high, other));
-        all.bad |= subgroupShuffle(all.bad, other);
-    }
-    return all;
+    let is_upper = (lane.invocation & (lanes / 2u)) != 0u;
+    let given = subgroupShuffle(select(~own.low, own.high, is_upper), lane.invocation ^ (lanes / 2u));
+    var most = max(select(own.high, ~own.low, is_upper), given);
+    for (var reach = lanes / 4u; reach > 0u; reach /= 2u) { most = max(most, subgroupShuffle(most, lane.invocation ^ reach)); }
+    let other = subgroupShuffle(most, lane.invocation ^ (lanes / 2u));
+    return Extent(~select(other, most, is_upper), select(most, other, is_upper));
 }
 
 // The mean of all `squares` of the row, added by a tree. A sum of two has the same bits in either order, so every invocation has the first one's sum.

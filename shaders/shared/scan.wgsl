@@ -1,5 +1,5 @@
 const SCAN_TILE: u32 = 2048u; // elements of a row that a workgroup takes at once
-const SCAN_SHORT: u32 = 16u;  // a row of at most this many elements is scanned by one invocation
+const SCAN_SHORT: u32 = 256u; // a row of at most this many elements is scanned by 32 lanes
 
 struct ScanInfo {
     count: u32,     // the entry of Step.counts with the number of items

@@ -1,6 +1,6 @@
 // Replaces rows with their exclusive prefix sums; the sum of each row goes to `totals`. A row has room for the blocks of
-// `capacity` items. Clears as many rows of another array if asked. A workgroup scans whole rows and needs no sum of another
-// workgroup.
+// `capacity` items. Clears as many rows of another array if asked. A workgroup scans whole rows, eight at a time where they are short, and needs no sum of
+// another workgroup.
 #include "shared/common.wgsl"
 #include "shared/scan.wgsl"
 #include "shared/lanes_{rank}.wgsl"
@@ -12,6 +12,7 @@
 @group(0) @binding(4) var<storage, read_write> cleared: array<u32>; // the digits that the next scatter counts
 
 var<workgroup> live: u32;
+var<workgroup> begins: array<u32, 8>; // of each of eight short rows, the sum of those before it
 
 // Words `i` to `i + 3` of a row that ends before `end`; 0 behind the end.
 fn load4(i: u32, end: u32) -> vec4<u32> {
@@ -42,17 +43,29 @@ fn run(group: vec3<u32>, groups: vec3<u32>, lane: Lane) {
     let stride = (info.capacity + info.per_block - 1u) / info.per_block;
     let first_row = flat_group(group, groups);
     let all = groups.x * groups.y;
-    if (length <= SCAN_SHORT) { // one row for each invocation
-        for (var row = first_row * 256u + me; row < info.rows; row += all * 256u) {
-            let end = row * stride + length;
-            var carry = 0u;
-            for (var i = row * stride; i < end; i += 4u) {
-                let values = load4(i, end);
-                store4(i, end, carry, values);
-                clear4(i, end);
-                carry += sum4(values);
+    if (length <= SCAN_SHORT) { // 32 lanes for each row, and eight neighbours for each lane
+        for (var first = first_row * 8u; first < info.rows; first += all * 8u) {
+            let row = first + me / 32u;
+            let end = select(0u, row * stride + length, row < info.rows);
+            let i = row * stride + (me & 31u) * 8u;
+            var a = vec4<u32>(0u);
+            var b = vec4<u32>(0u);
+            if (i < end) {
+                a = load4(i, end);
+                b = load4(i + 4u, end);
             }
-            totals[row] = carry;
+            let own = sum4(a) + sum4(b);
+            let before = scan_lanes(own, lane).before;
+            if ((me & 31u) == 0u) { begins[me / 32u] = before; }
+            workgroupBarrier();
+            let carry = before - begins[me / 32u];
+            if (i < end) {
+                store4(i, end, carry, a);
+                store4(i + 4u, end, carry + sum4(a), b);
+                clear4(i, end);
+                clear4(i + 4u, end);
+            }
+            if ((me & 31u) == 31u && row < info.rows) { totals[row] = carry + own; }
         }
     } else { // one row for each workgroup
         for (var row = first_row; row < info.rows; row += all) {

@@ -10,7 +10,9 @@ pub const NONE: u32 = u32::MAX;
 /// [`Params::pooling`] for pooling none.
 pub(crate) const POOL_NONE: u32 = 2;
 /// Accesses of a chunk, and of a tile: `MERGE_CHUNK` in `shaders/shared/merge.wgsl`.
-pub(crate) const MERGE_CHUNK: u32 = 128;
+pub(crate) const MERGE_CHUNK: u32 = 32;
+/// Tiles that a workgroup of combine looks at, at once: `TILES` in `shaders/cached/combine.wgsl`.
+pub(crate) const COMBINE_TILES: u32 = 8;
 /// Words before the first table in the `tables` buffer; word 0 is the step number.
 pub const CLOCK_WORDS: usize = 4;
 /// The first of two words of a table, low word first, behind its counters: the accesses since the counters of rows were halved
@@ -503,6 +505,7 @@ mod tests {
     fn constants_are_the_shaders() {
         let common = include_str!("../../shaders/shared/common.wgsl");
         let merge = include_str!("../../shaders/shared/merge.wgsl");
+        let combine = include_str!("../../shaders/cached/combine.wgsl");
         let constant = |text: &str, name: &str| {
             let declared = format!("const {name}: u32 = ");
             let at = text.find(&declared).unwrap_or_else(|| panic!("no {name}")) + declared.len();
@@ -528,6 +531,7 @@ mod tests {
             assert_eq!(constant(common, name), value, "{name}");
         }
         assert_eq!(constant(merge, "MERGE_CHUNK"), MERGE_CHUNK as usize);
+        assert_eq!(constant(combine, "TILES"), COMBINE_TILES as usize);
         assert_ne!(constant(common, "STEP_COUNTS"), constant(common, "COUNT_SWAPS"), "the comparison can fail");
     }
 

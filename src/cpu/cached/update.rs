@@ -73,7 +73,7 @@ pub(crate) struct Moves<'a> {
 }
 
 impl Moves<'_> {
-    /// Sums the gradients of a row's accesses (SPEC 3): in chunks of 128, whose sums are added up with a stride of eight.
+    /// Sums the gradients of a row's accesses (SPEC 3): in chunks of 32, whose sums are added up with a stride of eight.
     fn sum(&self, run: Range<usize>, grads: &mut [f32], strided: &mut Buffer) {
         let dim = grads.len();
         if run.len() <= CHUNK {

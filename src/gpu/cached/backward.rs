@@ -18,7 +18,7 @@ use crate::{
         },
     },
     table::{
-        abi::{MERGE_CHUNK, Params, count},
+        abi::{COMBINE_TILES, MERGE_CHUNK, Params, count},
         layout::Layout,
     },
 };
@@ -82,7 +82,7 @@ pub(crate) fn encode_backward(
     if indices > MERGE_CHUNK {
         let tiles = indices.div_ceil(MERGE_CHUNK);
         call.run_rows(&MERGE, from, (tables, &params), &Groups::capped(2 * tiles, layout.at_once()));
-        call.run_rows(&COMBINE, from, (tables, &params), &Groups::capped(tiles, 1));
+        call.run_rows(&COMBINE, from, (tables, &params), &Groups::capped(tiles, COMBINE_TILES));
     }
     update::encode(call, from, (tables, &params), layout.most_distinct(indices), records);
 }

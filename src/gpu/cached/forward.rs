@@ -137,7 +137,7 @@ impl Forward<'_> {
             call.run(&TOUCH, &[freqs, &from], &groups);
         }
         if params.admits() {
-            call.run(&ADMIT, from, &Groups::capped(distinct, 256));
+            call.run(&ADMIT, from, &Groups::capped(distinct, 8));
         }
         if train && params.policy_facts().own_leave {
             call.run(&LOCATE, from, &Groups::capped(indices, 256));

@@ -19,7 +19,7 @@ use crate::{
         },
     },
     table::{
-        abi::{MERGE_CHUNK, Params, Robe, count},
+        abi::{COMBINE_TILES, MERGE_CHUNK, Params, Robe, count},
         batch,
         params::Mode,
         rng::Purpose,
@@ -98,7 +98,7 @@ impl<'a> GradientSums<'a> {
         if n > MERGE_CHUNK {
             let tiles = n.div_ceil(MERGE_CHUNK);
             call.run(&ROBE_MERGE, &[self], &Groups::capped(2 * tiles, 256 / self.params.lanes));
-            call.run(&COMBINE, &[self], &Groups::capped(tiles, 1));
+            call.run(&COMBINE, &[self], &Groups::capped(tiles, COMBINE_TILES));
         }
     }
 }

@@ -8,6 +8,7 @@ use std::{
 use super::{
     arithmetic,
     shadow::{Cell, How, Who, note},
+    span::each,
     state::{Bound, MOST, Shared, Subgroup, Wait, builtin},
 };
 use crate::{
@@ -51,15 +52,6 @@ pub(super) struct Machine<'a> {
     /// Memory accesses until the next subgroup's turn.
     pub(super) quantum: u32,
     pub(super) random: u64,
-}
-
-/// Calls `f` for each lane of `mask`.
-#[inline(always)]
-pub(super) fn each(mut mask: u64, mut f: impl FnMut(usize)) {
-    while mask != 0 {
-        f(mask.trailing_zeros() as usize);
-        mask &= mask - 1;
-    }
 }
 
 /// A buffer that the dispatch may write: [`dispatch`](super::dispatch) holds it alone.

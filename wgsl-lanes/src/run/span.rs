@@ -1,7 +1,15 @@
 //! Work and span of a subgroup: the operations that it issues, and how often it waits for loads of storage.
 
-use super::machine::each;
 use crate::program::{Access, Op, Program, Reg, SubgroupOp};
+
+/// Calls `f` for each lane of `mask`.
+#[inline(always)]
+pub(super) fn each(mut mask: u64, mut f: impl FnMut(usize)) {
+    while mask != 0 {
+        f(mask.trailing_zeros() as usize);
+        mask &= mask - 1;
+    }
+}
 
 /// A load of storage is under way until a value that derives from it is used; then all loads of the subgroup have arrived.
 #[derive(Debug)]

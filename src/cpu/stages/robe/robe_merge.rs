@@ -68,7 +68,7 @@ impl Gradients<'_> {
     }
 }
 
-/// Sums each 128 chunks of the starts that have more than 128. Mirror of `shaders/robe/robe_merge.wgsl`.
+/// Sums each 32 chunks of the starts that have more than 32. Mirror of `shaders/robe/robe_merge.wgsl`.
 pub(crate) fn robe_merge(
     params: &Params,
     robe: &Robe,

@@ -82,7 +82,7 @@ pub(crate) struct Chunks<B = wgpu::Buffer> {
     /// `access` in sorted order, and the distinct starts behind a header.
     pub(crate) accesses: B,
     pub(crate) targets: B,
-    /// Two partial rows for each 128 chunks.
+    /// Two partial rows for each 32 chunks.
     pub(crate) scratch: B,
     /// The names and bytes of all these buffers.
     pub(crate) made: Vec<Allocation>,

@@ -29,8 +29,8 @@ use crate::{
 const COUNTED_AHEAD: u32 = 1 << 21;
 /// Most keys that the stage `sort_small` takes: `SMALL` in `shaders/shared/sort_small.wgsl`.
 pub(crate) const SMALL: u32 = 1024;
-/// Number of blocks of a row that one invocation of scan takes: `SCAN_SHORT` in `shaders/shared/scan.wgsl`.
-const SHORT: u32 = 16;
+/// The most blocks of a row of which a workgroup of scan takes eight: `SCAN_SHORT` in `shaders/shared/scan.wgsl`.
+const SHORT: u32 = 256;
 
 /// The lowest digit of keys of `key_bits` bits, as a mask, if stages that write up to `capacity` keys count it; else 0.
 pub(crate) const fn counted_mask(capacity: u32, key_bits: u32) -> u32 {
@@ -117,7 +117,7 @@ pub(crate) fn encode_scan(
     let short = info.capacity.div_ceil(info.per_block) <= SHORT;
     let from: &[&dyn Named] =
         &[&("info", uniform), &("step", step), &("data", data), &("totals", totals), &("cleared", cleared)];
-    call.run(&SCAN, from, &Groups::of(info.rows, if short { 256 } else { 1 }));
+    call.run(&SCAN, from, &Groups::of(info.rows, if short { 8 } else { 1 }));
 }
 
 /// Sorts few keys in one dispatch, and dedups them into `dedup` if there is one.
