@@ -7,7 +7,7 @@ use syn::{Attribute, Item, Visibility};
 
 /// Types that only `internals` exports, or nothing: those are in the signatures of a trait that no other crate can name.
 const INTERNAL: &str = "
-    Access Bodies ComposedShader Constants Deduped Device Field Held HostStruct Kernel Kind Noise Numbers Pieces Prefetched ReadableBuffers ReaderKind
+    Access Bodies ComposedShader Constants Deduped Device Dispatch Field Held HostStruct Kernel Kind Noise Numbers Pieces Prefetched ReadableBuffers ReaderKind
     ReaderText RowStep Rows Shared Sizes Storage WantedList WeightGradient
 ";
 

@@ -48,7 +48,6 @@ impl Context {
     /// The errors of the allocations and downloads.
     #[doc(hidden)]
     pub fn run_stage(&self, kernel: &Kernel, bindings: &[Vec<u32>], groups: u32) -> Result<Vec<Vec<u32>>, Error> {
-        use wgpu::util::DeviceExt as _;
         let mut sizes = Sizes::ONE;
         let mut bindings = bindings.to_vec();
         let (cache, records) = (shader::window_binding(kernel), shader::piece_binding(kernel));
@@ -89,6 +88,42 @@ impl Context {
                 }
             }
         }
+        let mut left = self.run_bound(kernel, sizes, &bindings, groups.into())?;
+        let pieces = left.split_off(kernel.bindings.len() + sizes.windows as usize - 1);
+        let windows = left.split_off(kernel.bindings.len());
+        if let Some(cache) = cache {
+            left[cache].extend(windows.concat());
+        }
+        if let Some(records) = records {
+            left[records].extend(pieces.concat());
+        }
+        Ok(left)
+    }
+
+    /// Runs `text` in place of a kernel's own once on all its bindings for `sizes`, and returns them afterwards.
+    ///
+    /// # Errors
+    /// As [`Self::run_stage`]; [`Error::Unsupported`] if the text does not compile.
+    #[doc(hidden)]
+    pub fn run_text(
+        &self,
+        text: String,
+        (kernel, sizes): (&Kernel, Sizes),
+        bindings: &[Vec<u32>],
+        [x, y]: [u32; 2],
+    ) -> Result<Vec<Vec<u32>>, Error> {
+        let alone = Self::with_texts(self.device(), self.queue(), &[], x, move |_, _| text.clone())?;
+        alone.guarded(|| alone.run_bound(kernel, sizes, bindings, u64::from(x) * u64::from(y)))
+    }
+
+    fn run_bound(
+        &self,
+        kernel: &Kernel,
+        sizes: Sizes,
+        bindings: &[Vec<u32>],
+        groups: u64,
+    ) -> Result<Vec<Vec<u32>>, Error> {
+        use wgpu::util::DeviceExt as _;
         self.build(std::iter::once((kernel, sizes)))?;
         let mut buffers = Vec::new();
         for (words, (access, _)) in bindings.iter().zip(shader::bindings(kernel, sizes)) {
@@ -104,24 +139,10 @@ impl Context {
         }
         let resources: Vec<_> = buffers.iter().map(passing).collect();
         let mut encoder = self.new_encoder();
-        Call::begin(self, &mut encoder, "hotrow.harness").launch(
-            kernel,
-            sizes,
-            &resources,
-            &Groups::Direct(u64::from(groups)),
-        );
-        let sources: Vec<_> =
-            buffers.iter().zip(&bindings).map(|(buffer, words)| (buffer, words.len() as u64 * 4)).collect();
-        let mut left = self.download(encoder, &sources)?;
-        let pieces = left.split_off(kernel.bindings.len() + sizes.windows as usize - 1);
-        let windows = left.split_off(kernel.bindings.len());
-        if let Some(cache) = cache {
-            left[cache].extend(windows.concat());
-        }
-        if let Some(records) = records {
-            left[records].extend(pieces.concat());
-        }
-        Ok(left)
+        let groups = Groups::Direct(groups);
+        Call::begin(self, &mut encoder, "hotrow.harness").launch(kernel, sizes, &resources, &groups);
+        let sources = buffers.iter().zip(bindings).map(|(buffer, words)| (buffer, words.len() as u64 * 4));
+        self.download(encoder, &sources.collect::<Vec<_>>())
     }
 
     /// Sorts and dedups the first `live` of `keys` by their low `key_bits` bits; with `large`, pass by pass even for few keys.

@@ -13,10 +13,12 @@ use crate::{
         engine::{bind_cache::Held, context::Context, options::ContextOptions},
         stages::KERNELS,
     },
+    host::locked,
     table::{params::Mode, rng::Purpose},
     wgsl::{Bodies, ComposedShader, Kernel},
 };
 pub use crate::{
+    gpu::engine::capture::Dispatch,
     host::alloc::fault,
     memory::memory_factor,
     record::{codec, rows},
@@ -143,6 +145,27 @@ pub fn context_to_lose(device: &wgpu::Device, queue: &wgpu::Queue, moment: u64) 
     let context = Context::with_kernels(device, queue, &[], &ContextOptions::default())?;
     context.moments().end_at(moment);
     Ok(context)
+}
+
+/// The same context. It keeps what groups made with it dispatch, each in a pass of its own, for [`captured`].
+#[must_use]
+pub fn capturing(context: &Context) -> Context {
+    let mut context = context.clone();
+    context.capture = Some(<_>::default());
+    context
+}
+
+/// What a context of [`capturing`] has kept since the last call. The commands must have been submitted.
+///
+/// # Errors
+/// [`Error::Device`].
+pub fn captured(context: &Context) -> Result<Vec<Dispatch>, Error> {
+    let kept = context.capture.as_ref().map(|capture| std::mem::take(&mut *locked(capture)));
+    let read = |(mut dispatch, copies): (Dispatch, Vec<_>)| {
+        let each = |found: &[u8]| dispatch.words.push(bytemuck::pod_collect_to_vec(found));
+        context.block_on(context.read_async(context.new_encoder(), &copies, each)).map(|()| dispatch)
+    };
+    kept.into_iter().flatten().map(read).collect()
 }
 
 /// The packed table of a group, a buffer for each piece; empty for a staged table. Rows that are in the cache may be newer there.

@@ -79,6 +79,12 @@ impl Constants {
         [params.weighted, 1].map(|weighted| Self::of(&Params { weighted, ..*params }))
     }
 
+    /// The constants by the names of their fields in `Params`.
+    #[cfg(feature = "internals")]
+    pub fn named(self) -> impl Iterator<Item = (&'static str, u32)> {
+        FIELDS.iter().zip(self.0).filter_map(|(&(name, ..), value)| Some((name, value?)))
+    }
+
     /// The number of the update rule, if it is a constant.
     pub(super) fn rule(self) -> Option<u32> {
         position("optimizer").and_then(|at| self.0[at])

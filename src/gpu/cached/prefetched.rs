@@ -75,6 +75,7 @@ impl Prefetched {
 
 /// The progress of the host's part in a prefetched batch.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "a group has one")]
 pub(crate) enum Coming {
     /// The table is not staged: the host has no part.
     Nothing,

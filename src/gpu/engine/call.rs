@@ -1,6 +1,8 @@
 //! Encodes a call: one compute pass, to which the stages add their dispatches. Only a timeline on a device that cannot stamp inside passes
 //! makes a pass for each dispatch.
 
+#[cfg(feature = "internals")]
+use crate::{gpu::engine::capture::Dispatch, host::locked};
 use crate::{
     gpu::engine::{
         context::Context,
@@ -122,6 +124,10 @@ impl<'a> Call<'a> {
         if timeline.is_some_and(|timeline| timeline.resolution() == Resolution::Pass) {
             return Self { context, timeline, encoding: Encoding::Passes(encoder) };
         }
+        #[cfg(feature = "internals")]
+        if context.capture.is_some() {
+            return Self { context, timeline, encoding: Encoding::Passes(encoder) };
+        }
         let mut pass =
             encoder.begin_compute_pass(&wgpu::ComputePassDescriptor { label: Some(label), timestamp_writes: None });
         if let Some(timeline) = timeline {
@@ -155,12 +161,13 @@ impl<'a> Call<'a> {
         let pipeline = self.context.pipeline(kernel, sizes);
         let bind_group = self.context.bind_group(kernel.name, &pipeline.layout, bindings);
         let x = count.min(u64::from(self.context.max_groups()));
+        let [x, y] = [x as u32, count.div_ceil(x) as u32];
         let launch = |pass: &mut wgpu::ComputePass<'_>| {
             // A frame debugger then shows the stages by name.
             pass.push_debug_group(kernel.name);
             pass.set_pipeline(&pipeline.pipeline);
             pass.set_bind_group(0, &bind_group, &[]);
-            pass.dispatch_workgroups(x as u32, count.div_ceil(x) as u32, 1);
+            pass.dispatch_workgroups(x, y, 1);
             pass.pop_debug_group();
         };
         match &mut self.encoding {
@@ -173,8 +180,37 @@ impl<'a> Call<'a> {
             Encoding::Passes(encoder) => {
                 let timestamp_writes = self.timeline.and_then(|timeline| timeline.alone(kernel.name));
                 let descriptor = wgpu::ComputePassDescriptor { label: Some(kernel.name), timestamp_writes };
+                #[cfg(feature = "internals")]
+                let before = self.context.copies(encoder, bindings);
                 launch(&mut encoder.begin_compute_pass(&descriptor));
+                #[cfg(feature = "internals")]
+                if let Some(capture) = &self.context.capture {
+                    let copies = [before, self.context.copies(encoder, bindings)].concat();
+                    let (bindings, (sizes, text)) = (shader::bindings(kernel, sizes), self.context.text(kernel, sizes));
+                    let (kernel, grid, words) = (kernel.name, [x, y], Vec::new());
+                    let dispatch = Dispatch { kernel, text, sizes, grid, bindings, words };
+                    locked(capture).push((dispatch, copies));
+                }
             }
         }
+    }
+}
+
+#[cfg(feature = "internals")]
+impl Context {
+    /// Encodes copies of what a dispatch binds, if it is captured.
+    fn copies(
+        &self,
+        encoder: &mut wgpu::CommandEncoder,
+        bindings: &[wgpu::BindingResource<'_>],
+    ) -> Vec<(wgpu::Buffer, u64)> {
+        let copy = |resource: &wgpu::BindingResource<'_>| {
+            let wgpu::BindingResource::Buffer(bound) = resource else { return None };
+            let bytes = bound.size.map_or(bound.buffer.size() - bound.offset, std::num::NonZero::get);
+            let to = self.download_buffer(bytes);
+            encoder.copy_buffer_to_buffer(bound.buffer, bound.offset, &to, 0, bytes);
+            Some((to, bytes))
+        };
+        bindings.iter().filter(|_| self.capture.is_some()).filter_map(copy).collect()
     }
 }

@@ -18,7 +18,7 @@ impl Changing {
             // Like the uniforms of calls, this buffer is in no memory report.
             label: Some("hotrow.uniform"),
             size: size_of::<T>() as u64,
-            usage: wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST,
+            usage: wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::COPY_SRC,
             mapped_at_creation: false,
         });
         Self { buffer, source: None }

@@ -106,6 +106,8 @@ struct Inner {
 pub struct Context {
     inner: Arc<Inner>,
     pub(crate) timeline: Option<Timeline>,
+    #[cfg(feature = "internals")]
+    pub(crate) capture: Option<crate::gpu::engine::capture::Capture>,
 }
 
 impl std::fmt::Debug for Context {
@@ -226,7 +228,12 @@ impl Context {
             moments,
             faults,
         };
-        let context = Self { inner: Arc::new(inner), timeline: None };
+        let context = Self {
+            inner: Arc::new(inner),
+            timeline: None,
+            #[cfg(feature = "internals")]
+            capture: None,
+        };
         context.build(kernels.iter().filter(|kernel| !wgsl::has_sizes(kernel)).map(|kernel| (*kernel, Sizes::ONE)))?;
         Ok(context)
     }
@@ -345,6 +352,19 @@ impl Context {
             debug_assert!(prepared, "{}: no call has prepared the pipeline for {sizes:?}", kernel.name);
             self.made(kernel, sizes)
         })
+    }
+
+    /// What a stage's pipeline for `sizes` depends on, and its text, without an own rule's.
+    #[cfg(feature = "internals")]
+    pub(crate) fn text(&self, kernel: &Kernel, sizes: Sizes) -> (Sizes, String) {
+        let sizes = self.sizes(sizes).of(kernel);
+        let text = match &self.inner.recipe {
+            &Recipe::Own { rank, add, lookup, sum, .. } => {
+                wgsl::compose(kernel, Bodies { rank, add, lookup, sum, sizes })
+            }
+            Recipe::Foreign(text) => text(kernel, Bodies::PLAIN.sizes(sizes)),
+        };
+        (sizes, text)
     }
 
     /// Keeps the text of an own rule for the pipelines of its groups.

@@ -4,6 +4,8 @@ pub(crate) mod bind;
 pub(crate) mod bind_cache;
 pub(crate) mod call;
 pub(crate) mod caps;
+#[cfg(feature = "internals")]
+pub(crate) mod capture;
 pub(crate) mod changing;
 pub(crate) mod context;
 pub(crate) mod faults;
