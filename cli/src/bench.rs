@@ -1,6 +1,7 @@
 //! `hotrow bench`: bandwidth against hit rate (Yang 2020, Figure 9); `bench suite` and `bench robe` measure kernels and shared tables, `bench
-//! dist` groups over ranks, `bench compare` sets what several machines measured side by side.
+//! dist` groups over ranks, `bench compare` sets what several machines measured side by side. `bench capture` and `bench replay` measure nothing.
 
+mod capture;
 mod common;
 pub(crate) mod compare;
 mod dist;
@@ -28,6 +29,8 @@ enum Mode {
     Robe(robe::Args),
     Compare(compare::Args),
     Dist(dist::Args),
+    Capture(Box<capture::Args>),
+    Replay(capture::Dir),
 }
 
 pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
@@ -37,5 +40,7 @@ pub(crate) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
         Some(Mode::Robe(args)) => robe::run(options, args),
         Some(Mode::Compare(args)) => compare::run(options, args),
         Some(Mode::Dist(args)) => dist::run(options, args),
+        Some(Mode::Capture(args)) => capture::run(options, args),
+        Some(Mode::Replay(args)) => capture::replay(options, args),
     }
 }

@@ -1,10 +1,13 @@
-//! The options of every mode of `hotrow bench`, and the files of a run.
+//! Options that modes of `hotrow bench` share, and the files of a run.
 
-use hotrow_report::failure::Failure;
-use hotrow_report::options::Options;
+use hotrow::{GroupConfig, Optimizer, OptimizerKind, Precision};
+use hotrow_report::failure::{Failure, ensure_usage};
+use hotrow_report::names::one_of;
+use hotrow_report::options::{Options, TraceArgs, whole};
 use hotrow_report::output;
 use hotrow_report::records::{Measurement, Select, table};
 use hotrow_report::run::Run;
+use hotrow_report::trace::Trace;
 use std::path::PathBuf;
 
 /// Options of every mode.
@@ -16,6 +19,52 @@ pub(super) struct Common {
     /// Commit to put into the results [default: `HOTROW_COMMIT` when run, else when built, else the clone's]
     #[arg(long, value_name = "HASH")]
     commit: Option<String>,
+}
+
+/// A table whose rows a trace looks up.
+#[derive(Clone, Debug, clap::Args)]
+#[group(skip)]
+pub(super) struct Table {
+    #[command(flatten)]
+    pub(super) reading: TraceArgs,
+    /// Accesses of a bag, for a trace without bags
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = whole(1u32..=1 << 16))]
+    lookups: u32,
+    /// Floats in a row
+    #[arg(long, value_name = "D", default_value_t = 64, value_parser = whole(1u32..=65536))]
+    dim: u32,
+    /// Precision of the table
+    #[arg(long, default_value_t = Precision::Int8, value_parser = one_of(Precision::ALL))]
+    precision: Precision,
+    /// Update rule
+    #[arg(long, default_value_t = OptimizerKind::Sgd, value_parser = one_of(OptimizerKind::ALL))]
+    optimizer: OptimizerKind,
+    /// Rows that the cache holds, of all ranks together, in percent
+    #[arg(long, value_name = "P", default_value_t = 10, value_parser = whole(0u32..=100))]
+    cache_percent: u32,
+}
+
+impl Table {
+    pub(super) fn config(&self, trace: &Trace, seed: u32) -> GroupConfig {
+        let rows = trace.ids.iter().max().map_or(1, |&row| row + 1);
+        let mut config = GroupConfig::new(&[rows], self.dim)
+            .with_precision(self.precision)
+            .with_optimizer(Optimizer::usual(self.optimizer, 0.01))
+            .with_cache_rows((u64::from(rows) * u64::from(self.cache_percent)).div_ceil(100) as u32);
+        config.seed = seed;
+        config
+    }
+
+    /// The start of each bag of a trace, and the end of the last one.
+    pub(super) fn bags(&self, trace: &Trace) -> Result<Vec<u32>, Failure> {
+        let offsets = trace.bags(Some(self.lookups).filter(|_| trace.offsets.is_none()))?;
+        let (most, name, found) = (trace.ids.len(), &trace.name, self.lookups);
+        ensure_usage!(
+            offsets.len() >= 2,
+            "--lookups: wanted at most {most}, the accesses of {name}, found {found}; take a longer trace"
+        );
+        Ok(offsets)
+    }
 }
 
 impl Common {

@@ -1,17 +1,15 @@
 //! `hotrow bench dist`: what a step sends, and its time, over ranks and batch sizes.
 
-use super::common::Common;
+use super::common::{Common, Table};
 use crate::plan::dist::run::{Batches, Seen};
-use hotrow::{CpuGroup, GroupConfig, Optimizer, OptimizerKind, Precision};
+use hotrow::CpuGroup;
 use hotrow_dist::{Group, Phase, Threads};
-use hotrow_report::failure::{Failure, ensure_usage};
-use hotrow_report::names::one_of;
-use hotrow_report::options::{Options, TraceArgs, WireArgs, whole};
+use hotrow_report::failure::Failure;
+use hotrow_report::options::{Options, WireArgs, whole};
 use hotrow_report::output;
 use hotrow_report::progress::Progress;
 use hotrow_report::records::{Setting, Unit};
 use hotrow_report::run::{Machine, Run};
-use hotrow_report::trace::Trace;
 use hotrow_report::units::Times;
 use std::time::Instant;
 
@@ -24,10 +22,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "T", default_value = "zipf:rows=100000,s=1.05,n=1000000")]
     trace: String,
     #[command(flatten)]
-    reading: TraceArgs,
-    /// Accesses of a bag, for a trace without bags
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = whole(1u32..=1 << 16))]
-    lookups: u32,
+    table: Table,
     /// Ranks, powers of two
     #[arg(long, value_name = "R[,R]", value_delimiter = ',', default_values_t = [1, 2, 4, 8], value_parser = whole(1u32..=64))]
     ranks: Vec<u32>,
@@ -37,18 +32,6 @@ pub(super) struct Args {
     /// Bags of a batch of all ranks together
     #[arg(long, value_name = "N[,N]", value_delimiter = ',', default_values_t = [256, 4096], value_parser = whole(1u32..=1 << 20))]
     batch: Vec<u32>,
-    /// Floats in a row
-    #[arg(long, value_name = "D", default_value_t = 64, value_parser = whole(1u32..=65536))]
-    dim: u32,
-    /// Precision of the table
-    #[arg(long, default_value_t = Precision::Int8, value_parser = one_of(Precision::ALL))]
-    precision: Precision,
-    /// Update rule
-    #[arg(long, default_value_t = OptimizerKind::Sgd, value_parser = one_of(OptimizerKind::ALL))]
-    optimizer: OptimizerKind,
-    /// Rows that the cache of all ranks holds, in percent
-    #[arg(long, value_name = "P", default_value_t = 10, value_parser = whole(0u32..=100))]
-    cache_percent: u32,
     #[command(flatten)]
     wire: WireArgs,
     /// Steps that are counted and timed
@@ -73,9 +56,10 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let read = options.trace_files(std::slice::from_ref(&args.trace));
     output::check_files(options.json.as_deref(), None, &[], &read)?;
     args.common.make_folder(options)?;
-    let trace = options.trace(&args.trace, &args.reading, None)?;
-    let mut bags = args.batches(&trace)?;
-    let config = args.config(&trace, options.group_seed());
+    let trace = options.trace(&args.trace, &args.table.reading, None)?;
+    let offsets = args.table.bags(&trace)?;
+    let mut bags = Batches { ids: trace.ids.clone(), offsets, order: Vec::new(), batch: 0 };
+    let config = args.table.config(&trace, options.group_seed());
     let wire = args.wire.options();
     // A group whose options do not fit fails before the work.
     Threads::run(1, |comm: &mut Threads| {
@@ -92,7 +76,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     output::note(&format!("bench dist: {shared}"));
     run.describe("times", shared);
     let (rows, name, summed) = (config.total_rows(), &trace.name, if wire.summed { " and summed" } else { "" });
-    let table = format!("{rows} rows x {} in {}, {shards} virtual shards, {name} bags", args.dim, args.precision);
+    let table = format!("{rows} rows x {} in {}, {shards} virtual shards, {name} bags", config.dim, config.precision);
     run.describe("step", format!("{table}; rows go {}, gradients {}{summed}", wire.rows, wire.gradients));
     let progress = Progress::new("bench dist", (ranks.len() * batches.len()) as u64);
     let start = Instant::now();
@@ -109,29 +93,6 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     drop(progress);
     run.judge(false, start.elapsed().as_secs_f64());
     Ok(args.common.finish(options, &run, "dist", usize::MAX, &[])?)
-}
-
-impl Args {
-    fn config(&self, trace: &Trace, seed: u32) -> GroupConfig {
-        let rows = trace.ids.iter().max().map_or(1, |&row| row + 1);
-        let mut config = GroupConfig::new(&[rows], self.dim)
-            .with_precision(self.precision)
-            .with_optimizer(Optimizer::usual(self.optimizer, 0.01))
-            .with_cache_rows((u64::from(rows) * u64::from(self.cache_percent)).div_ceil(100) as u32);
-        config.seed = seed;
-        config
-    }
-
-    /// The bags of a trace, one after another and then from the first one again.
-    fn batches(&self, trace: &Trace) -> Result<Batches, Failure> {
-        let offsets = trace.bags(Some(self.lookups).filter(|_| trace.offsets.is_none()))?;
-        let (most, name, found) = (trace.ids.len(), &trace.name, self.lookups);
-        ensure_usage!(
-            offsets.len() >= 2,
-            "--lookups: wanted at most {most}, the accesses of {name}, found {found}; take a longer trace"
-        );
-        Ok(Batches { ids: trace.ids.clone(), offsets, order: Vec::new(), batch: 0 })
-    }
 }
 
 fn record(run: &mut Run, batch: u32, steps: u32, found: &[Seen]) {
