@@ -273,7 +273,7 @@ fn admit_eight(first: u32, n: u32, lane: u32) {
         }
     }
     workgroupBarrier();
-    if ((params.policy & RECENTS) != 0u && way == 0u) { take_recent(which * 32u, home, candidates); }
+    if ((params.policy & RECENTS) != 0u && way == 0u && candidates > 0u) { take_recent(which * 32u, home, candidates); }
     workgroupBarrier();
 }
 
