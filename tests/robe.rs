@@ -353,7 +353,7 @@ fn dense_and_sparse_are_the_same_bits() {
             let config = config.clone().with_backward(backward);
             let mut group = CpuSharedGroup::new(config.clone()).unwrap();
             for step in 0..3 {
-                // The batch has starts of more than 128 chunks.
+                // The batch has starts of more than 32 chunks.
                 let found = forward(&mut group, &bags(&config, seed + step, 8, 60));
                 group.backward(&random_grads(step, found.len())).unwrap();
             }

@@ -103,7 +103,7 @@ impl Run {
     }
 }
 
-/// A batch of `n` skewed accesses: enough for several threads, with rows of more than 128 and of more than 1,024 accesses.
+/// A batch of `n` skewed accesses: enough for several threads, with rows of more than one chunk of sums and of more than eight.
 fn large_batch(config: &GroupConfig, n: usize, source: &mut Pcg64) -> Batch {
     let features = config.feature_tables();
     let (mut indices, mut offsets) = (Vec::new(), vec![0]);

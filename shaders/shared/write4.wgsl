@@ -1,4 +1,5 @@
-// Writes records by Quads, for rows of a dim that is a multiple of 4: each field of a record begins at a word, and the words of a Quad are one lane's.
+// Writes records by Quads, for rows of a dim that is a multiple of 4: each field of a record begins at a word, and a lane writes whole
+// words, those of a Quad or, of codes, of up to four Quads.
 // Needs all that shared/pack.wgsl needs.
 
 fn paired(halves: vec4<u32>) -> vec2<u32> {

@@ -10,7 +10,9 @@ pub const NONE: u32 = u32::MAX;
 /// [`Params::pooling`] for pooling none.
 pub(crate) const POOL_NONE: u32 = 2;
 /// Accesses of a chunk, and of a tile: `MERGE_CHUNK` in `shaders/shared/merge.wgsl`.
-pub(crate) const MERGE_CHUNK: u32 = 32;
+pub const MERGE_CHUNK: u32 = 32;
+/// A workgroup of scan takes eight rows at once if they have at most so many blocks: `SCAN_SHORT` in `shaders/shared/scan.wgsl`.
+pub(crate) const SCAN_SHORT: u32 = 256;
 /// Tiles that a workgroup of combine looks at, at once: `TILES` in `shaders/cached/combine.wgsl`.
 pub(crate) const COMBINE_TILES: u32 = 8;
 /// Words before the first table in the `tables` buffer; word 0 is the step number.
@@ -506,6 +508,7 @@ mod tests {
         let common = include_str!("../../shaders/shared/common.wgsl");
         let merge = include_str!("../../shaders/shared/merge.wgsl");
         let combine = include_str!("../../shaders/cached/combine.wgsl");
+        let scan = include_str!("../../shaders/shared/scan.wgsl");
         let constant = |text: &str, name: &str| {
             let declared = format!("const {name}: u32 = ");
             let at = text.find(&declared).unwrap_or_else(|| panic!("no {name}")) + declared.len();
@@ -532,6 +535,7 @@ mod tests {
         }
         assert_eq!(constant(merge, "MERGE_CHUNK"), MERGE_CHUNK as usize);
         assert_eq!(constant(combine, "TILES"), COMBINE_TILES as usize);
+        assert_eq!(constant(scan, "SCAN_SHORT"), SCAN_SHORT as usize);
         assert_ne!(constant(common, "STEP_COUNTS"), constant(common, "COUNT_SWAPS"), "the comparison can fail");
     }
 

@@ -61,6 +61,16 @@ fn sizes(context: &Context) {
     }
 }
 
+/// The longest rows of which a workgroup of scan takes eight, and one block more: both clear the digits that scatter counts next.
+#[gpu_test]
+fn rows_of_a_scan_that_are_just_short(context: &Context) {
+    for n in [256 * 3072, 256 * 3072 + 1] {
+        let mut source = rng(n as u64);
+        let keys: Vec<u32> = (0..n).map(|_| source.random_range(0..1 << 18)).collect();
+        check(context, "256 blocks", &keys, n, 18);
+    }
+}
+
 /// So many keys that a histogram counts the digits of every pass.
 #[gpu_test]
 fn more_than_are_counted_ahead(context: &Context) {

@@ -63,7 +63,7 @@ fn steps_that_add_have_the_cpu_s_bits(context: &Context) {
         let other = [WAYS[0], WAYS[1], Backward::Auto][seed as usize % 3];
         for (context, backward) in [(context, WAYS[0]), (context, WAYS[1]), (&narrow, other)] {
             let config = exact(seed).with_backward(backward);
-            // The batches have starts of more than 128 chunks.
+            // The batches have starts of more than 32 chunks.
             let batches = [0, 1, 2].map(|step| Bags { weights: None, ..bags(&config, seed + step, 12, 60) });
             let (gradient, [before, after]) = arrays::steps_are_the_cpus(&new(context), &config, &batches);
             assert!(descended(&fp32(&before), &gradient, config.optimizer) == fp32(&after), "seed {seed}");
@@ -390,7 +390,7 @@ fn wrong_buffers_of_a_gradient_are_named(context: &Context) {
 #[gpu_test]
 fn batches_around_a_workgroup_and_a_sort(context: &Context) {
     let narrow = narrow();
-    for n in [0, 1, 127, 128, 129, 255, 256, 257, 1023, 1024, 1025, 3071, 3072, 3073] {
+    for n in [0, 1, 31, 32, 33, 255, 256, 257, 1023, 1024, 1025, 3071, 3072, 3073] {
         let indices: Vec<u32> = (0..n).map(|i| i * i % 977).collect();
         let bags = [Bags { indices, offsets: vec![0, n / 3, n / 3, n], weights: None }];
         for (k, backward) in (0..).zip(WAYS) {

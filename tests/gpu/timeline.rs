@@ -180,7 +180,7 @@ fn a_step_has_as_many_dispatches_as_the_documentation_says(context: &Context) {
         for (buffers, wanted) in [8, 9, 10].into_iter().zip(wanted) {
             let context = with_storage_buffers(buffers);
             assert_eq!(
-                dispatches(&context, &config, 100, false),
+                dispatches(&context, &config, 32, false),
                 wanted,
                 "{policy:?}, {cache_rows} cache rows, {buffers} storage buffers"
             );

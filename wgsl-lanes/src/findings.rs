@@ -100,7 +100,8 @@ pub struct Counts {
     /// derives from it is an operand of an issue, part of an address, decides a branch, or is stored outside of registers. That is one wait, in which all
     /// loads of the subgroup arrive.
     pub waits: u64,
-    /// The most waits of one subgroup in one turn of a loop that lies in no other loop; what comes before a loop counts to its first turn.
+    /// The most waits of one subgroup in one turn of a loop that lies in no other loop; what comes before a loop counts to its first turn,
+    /// and what comes behind it to its last.
     pub turn: u64,
 }
 

@@ -120,7 +120,7 @@ pub(super) fn run(options: &Options, args: &Args) -> Result<(), Failure> {
     let (folder, name) = (&args.to.dir, args.to.dir.display());
     ensure_usage!(
         fs::read_dir(folder).map_or_else(|_| !folder.exists(), |mut files| files.next().is_none()),
-        "{name}: wanted a new or an empty folder, found files; name another"
+        "{name}: wanted a new or an empty folder, found something there; name another"
     );
     let trace = options.trace(&args.trace, &args.table.reading, None)?;
     let offsets = args.table.bags(&trace)?;
@@ -241,6 +241,17 @@ fn again(folder: &Path, context: &Context, dispatch: &Dispatch) -> anyhow::Resul
     let known = shader::bindings(kernel, sizes).into_iter().map(|(access, name)| (kind(access).to_owned(), name));
     let found = dispatch.bindings.iter().map(|bound| (bound.kind.clone(), bound.name.clone()));
     ensure!(known.eq(found), "wanted this version's bindings, found others; replay with the commit of the index");
+    let most = context.device().limits().max_compute_workgroups_per_dimension;
+    let grid = dispatch.grid;
+    ensure!(
+        grid.iter().all(|side| (1..=most).contains(side)),
+        "wanted a grid of 1 to {most} workgroups a side, found {grid:?}; capture again"
+    );
+    let is_bound = |bound: &Binding| (4..=1 << 31).contains(&bound.bytes);
+    ensure!(
+        dispatch.bindings.iter().all(is_bound),
+        "wanted bindings of 4 bytes to 2 GiB, found another; capture again"
+    );
     let words = |bound: &Binding| bound.words(folder, &bound.before);
     let before: Vec<_> = dispatch.bindings.iter().map(words).collect::<anyhow::Result<_>>()?;
     let found = context.run_text(text, (kernel, sizes), &before, dispatch.grid)?;
@@ -269,6 +280,9 @@ pub(super) fn replay(options: &Options, args: &Dir) -> Result<(), Failure> {
     let mut index: serde_json::Value = serde_json::from_slice(&text).map_err(|error| refused(&error))?;
     let dispatches = index.get_mut("dispatches").map(serde_json::Value::take).unwrap_or_default();
     let dispatches: Vec<Dispatch> = serde_json::from_value(dispatches).map_err(|error| refused(&error))?;
+    if dispatches.is_empty() {
+        return Err(refused(&"no dispatch").into());
+    }
     let context = device(options)?;
     let (mut compared, mut differing) = (0, 0);
     for (at, dispatch) in dispatches.iter().enumerate() {
@@ -283,5 +297,6 @@ pub(super) fn replay(options: &Options, args: &Dir) -> Result<(), Failure> {
     if differing > 0 {
         return Err(anyhow!("bench replay: wanted {compared} buffers as captured, found {differing} that differ, on {name}; where a driver fuses products and sums, floats differ in their last bits").into());
     }
+    options.write_json(&serde_json::json!({ "dispatches": number, "buffers": compared, "device": name }))?;
     Ok(output::print(&format!("{number} dispatches left the captured bits in {compared} buffers, on {name}"))?)
 }

@@ -39,7 +39,7 @@ pub(super) struct Table {
     /// Update rule
     #[arg(long, default_value_t = OptimizerKind::Sgd, value_parser = one_of(OptimizerKind::ALL))]
     optimizer: OptimizerKind,
-    /// Rows that the cache holds, of all ranks together, in percent
+    /// Rows that the cache holds, in percent of all rows
     #[arg(long, value_name = "P", default_value_t = 10, value_parser = whole(0u32..=100))]
     cache_percent: u32,
 }

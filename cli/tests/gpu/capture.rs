@@ -16,6 +16,10 @@ fn change(folder: &Path, bound: &mut Value, change: impl FnOnce(&mut [u32])) {
     fs::write(file(bound["after"].as_str().unwrap()), bytemuck::cast_slice(&words)).unwrap();
 }
 
+fn read_text(stem: &Path, ending: &str) -> String {
+    fs::read_to_string(stem.with_extension(ending)).unwrap()
+}
+
 #[test]
 fn a_capture_is_replayed_and_a_spoiled_one_is_refused() {
     with_gpu(|_| {
@@ -40,6 +44,14 @@ fn a_capture_is_replayed_and_a_spoiled_one_is_refused() {
                 format!("/dispatches/{dispatch}/bindings/{}", all.iter().position(|one| one["name"] == name).unwrap()),
             )
         };
+        // The other languages have the entry point, and the constants are the group's.
+        let (gather, _) = at(&whole, "gather", "outputs");
+        assert_eq!(whole["dispatches"][gather]["constants"]["width"], 4);
+        let text = folder.path().join("step/texts").join(whole["dispatches"][gather]["text"].as_str().unwrap());
+        assert!(
+            read_text(&text, "metal").contains("kernel void main_(") && read_text(&text, "hlsl").contains("void main(")
+        );
+        assert_eq!(fs::read(text.with_extension("spv")).unwrap()[..4], 0x0723_0203_u32.to_le_bytes());
         // Lists of free order are those that the lane executor knows.
         for dispatch in whole["dispatches"].as_array().unwrap() {
             let free = |bound: &&Value| !(bound["pairs"].is_null() && bound["sums"].is_null());
@@ -95,6 +107,9 @@ fn a_capture_is_replayed_and_a_spoiled_one_is_refused() {
             index
         };
         for (index, found) in [
+            (set("/dispatches", serde_json::json!([])), "wanted the index of a capture, found no dispatch"),
+            (set("/dispatches/0/grid", serde_json::json!([0, 1])), "dispatch 0 (linearize): wanted a grid of 1 to"),
+            (set("/dispatches/0/grid", serde_json::json!([1, 70_000])), "workgroups a side, found [1, 70000]"),
             (set("/dispatches", Value::Null), "wanted the index of a capture, found invalid type: null"),
             (
                 set("/dispatches/0/bindings/0/before", "none".into()),
@@ -122,7 +137,7 @@ fn a_capture_is_replayed_and_a_spoiled_one_is_refused() {
             assert!(err.contains(found), "{found}: {err}");
         }
         let (_, err) = run("capture step", 2);
-        assert!(err.contains("step: wanted a new or an empty folder, found files; name another"), "{err}");
+        assert!(err.contains("step: wanted a new or an empty folder, found something there; name another"), "{err}");
         fs::remove_file(&path).unwrap();
         let (_, err) = run("replay step", 1);
         assert!(err.contains("index.json: wanted the index of a capture, found No such file"), "{err}");

@@ -43,7 +43,23 @@ fn the_best_are_admitted(context: &Context, sets: u32, n: u32, key: &dyn Fn(u32)
 #[test]
 pub(crate) fn the_best_of_large_sets_are_admitted() {
     with_gpu(|context| {
-        for (sets, n) in [(1, 257), (1, 288), (1, 289), (1, 1057), (2, 6000), (9, 5000)] {
+        for (sets, n) in [
+            (1, 1),
+            (1, 31),
+            (1, 32),
+            (1, 33),
+            (1, 64),
+            (1, 65),
+            (1, 224),
+            (1, 225),
+            (1, 256),
+            (1, 257),
+            (1, 288),
+            (1, 289),
+            (1, 1057),
+            (2, 6000),
+            (9, 5000),
+        ] {
             let keys: [&dyn Fn(u32) -> u32; 3] = [&|row| row + 1, &|row| n - row, &|row| 1 + row % 5];
             keys.iter().for_each(|key| the_best_are_admitted(context, sets, n, key));
         }

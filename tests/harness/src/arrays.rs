@@ -101,7 +101,7 @@ fn steps_of_the_model<T: Array>(new: New<'_, T>, seed: u64, config: &Config) -> 
     let mut array = new(config);
     let mut seen = 0;
     for step in 0..3 {
-        // The last batch has starts of more than 128 chunks.
+        // The last batch has starts of more than 32 chunks.
         let (per_feature, most) = if step == 2 { (20, 60) } else { (5, 12) };
         let bags = bags(config, seed * 10 + step, per_feature, most);
         let before = snapshot(&mut array);

@@ -117,7 +117,7 @@ pub fn nudge(snapshot: &mut RobeSnapshot, w: usize, by: f32) {
 
 /// Checks that `after` follows from `before` and the batch's gradients. Returns the number of weights with a gradient.
 pub fn moved(config: &Config, bags: &Bags, grads: &[f32], states: [&RobeSnapshot; 2]) -> Result<usize, String> {
-    // A sorted sum adds no more than 128 terms one after another, and then few sums of these; each addition rounds by at most 2^-24 of all terms' size.
+    // A sorted sum adds no more than 32 terms one after another, and then few sums of these; each addition rounds by at most 2^-24 of all terms' size.
     let share = if config.backward == Backward::Atomic { any_order(config, bags) } else { 2f64.powi(-16) };
     moved_within(share, config, bags, grads, states)
 }
@@ -337,7 +337,7 @@ pub fn any_order(config: &Config, bags: &Bags) -> f64 {
     2f64.powi(-24) * (f64::from(terms_of.into_iter().max().unwrap_or(0)) + 8.0)
 }
 
-/// Checks that `found` equals `wanted` within the error of FP32 sums: up to 128 terms, each addition wrong by at most 2^-24 of the terms' size.
+/// Checks that `found` equals `wanted` within the error of FP32 sums: up to 128 terms one after another, which is more than a chunk and eight strides have, each addition wrong by at most 2^-24 of the terms' size.
 pub fn close(found: &[f32], wanted: &Sums) -> Result<(), String> {
     if found.len() != wanted.len() {
         return Err(format!("{} values for {}", found.len(), wanted.len()));

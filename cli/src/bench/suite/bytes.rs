@@ -28,7 +28,7 @@ pub(crate) struct Facts {
     /// Rows used without a slot.
     pub(super) bypassed: f64,
     pub(super) outputs: f64,
-    /// Accesses to rows with more than 128 accesses, whose gradients are summed in chunks first.
+    /// Accesses to rows with more than [`HEAVY`] accesses, whose gradients are summed in chunks first.
     pub(super) heavy_accesses: f64,
     pub(super) sets: f64,
     /// Bytes of a row in FP32.
@@ -41,7 +41,7 @@ pub(crate) struct Facts {
 }
 
 /// A row with more accesses is heavy: the kernels sum its gradients in chunks of this size.
-pub(super) const HEAVY: u32 = 128;
+pub(super) const HEAVY: u32 = hotrow::internals::layout::MERGE_CHUNK;
 
 impl Facts {
     pub(crate) fn hit_rate(&self) -> f64 {
@@ -86,8 +86,8 @@ impl Facts {
             "gather" => 4.0 * (self.accesses + missed) + self.distinct * self.row + self.outputs * self.row,
             // Each access reads order, segment, output row and weight, and writes the latter two; row and place of each distinct row.
             "arrange" => 24.0 * self.accesses + 24.0 * self.distinct,
-            // The gradients of rows with more than 128 accesses are read; a 128th of that is written.
-            "merge" => self.heavy_accesses * (4.0 + self.row),
+            // The gradients of heavy rows are read, and a sum for each chunk is written.
+            "merge" => self.heavy_accesses * (8.0 + self.row + self.row / f64::from(HEAVY)),
             // Sorted accesses and gradients are read once; each distinct row and its state are read and written, bypassed rows written as records.
             "update" => {
                 8.0 * self.accesses

@@ -1,4 +1,4 @@
-//! CPU mirror of `shaders/cached/combine.wgsl`: one workgroup for each tile adds up the heavy row that begins there.
+//! CPU mirror of `shaders/cached/combine.wgsl`: the chunks of each heavy row are added up.
 
 use crate::{
     cpu::stages::cached::gradients::CHUNK,

@@ -22,15 +22,13 @@ use crate::{
             sort::space::{BLOCK, DedupTo, Pairs, SortJob, SortScratch, SortSpace, Sorted, Source, passes},
         },
     },
-    table::abi::{Pass, ScanInfo, SmallInfo},
+    table::abi::{Pass, SCAN_SHORT, ScanInfo, SmallInfo},
 };
 
 /// The most keys of which scatter counts the digits of the next pass.
 const COUNTED_AHEAD: u32 = 1 << 21;
 /// Most keys that the stage `sort_small` takes: `SMALL` in `shaders/shared/sort_small.wgsl`.
 pub(crate) const SMALL: u32 = 1024;
-/// The most blocks of a row of which a workgroup of scan takes eight: `SCAN_SHORT` in `shaders/shared/scan.wgsl`.
-const SHORT: u32 = 256;
 
 /// The lowest digit of keys of `key_bits` bits, as a mask, if stages that write up to `capacity` keys count it; else 0.
 pub(crate) const fn counted_mask(capacity: u32, key_bits: u32) -> u32 {
@@ -114,7 +112,7 @@ pub(crate) fn encode_scan(
     cleared: &wgpu::Buffer,
 ) {
     let uniform = call.context.uniform(info);
-    let short = info.capacity.div_ceil(info.per_block) <= SHORT;
+    let short = info.capacity.div_ceil(info.per_block) <= SCAN_SHORT;
     let from: &[&dyn Named] =
         &[&("info", uniform), &("step", step), &("data", data), &("totals", totals), &("cleared", cleared)];
     call.run(&SCAN, from, &Groups::of(info.rows, if short { 8 } else { 1 }));

@@ -173,7 +173,6 @@ pub fn model(context: &Context, seed: u64) {
 /// Sorts and dedups of several blocks, against the standard library.
 pub fn sort(context: &Context, seed: u64) {
     let mut source = Pcg64::seed_from_u64(seed);
-    // The last one has more blocks than an invocation of scan takes.
     let n = [700, 1024, 3072, 3073, 13_000, 50_000][seed as usize % 6];
     let reach = [1, 3, 300, u32::MAX][source.random_range(0..4)];
     let keys: Vec<u32> = (0..n).map(|_| source.random_range(0..reach)).collect();
