@@ -40,6 +40,9 @@ pub static ORDERED: &[Ordered] = &[
 const ONE_SCAN: &str =
     "the barrier waits for readers of the previous scan; here either there is none, or a barrier lies behind it";
 
+/// Why the barriers around combine's search for heavy rows are not missed.
+const EIGHT_LANES: &str = "needed where a subgroup has four lanes; on the devices whose dispatches are recorded the eight lanes that search are of one subgroup";
+
 /// A barrier that brings the lanes of a subgroup together.
 const TOGETHER: &str = "have left a loop of the caller";
 
@@ -66,6 +69,26 @@ pub static REDUNDANT: &[Redundant] = &[
         near: "take_recent(which",
         proof: "the next eight sets write only `filled`, `turns` and `large` before their first barrier, which take_recent does not read; tally_end begins with a barrier",
     },
+    Redundant {
+        kernel: "admit",
+        file: "cached/admit.wgsl",
+        near: "let begin = workgroupUniformLoad",
+        proof: "the heads stay as they are meanwhile; compilers that want a proof that all invocations go the same way need the uniform load",
+    },
+    Redundant {
+        kernel: "admit",
+        file: "cached/admit.wgsl",
+        near: "tally_end(lane);",
+        proof: "the next turn has barriers before it counts anything",
+    },
+    Redundant {
+        kernel: "admit",
+        file: "shared/tally.wgsl",
+        near: "    }",
+        proof: "admit_eight has barriers before it counts anything",
+    },
+    Redundant { kernel: "combine", file: "cached/combine.wgsl", near: "atomicStore(&begun, 0u)", proof: EIGHT_LANES },
+    Redundant { kernel: "combine", file: "cached/combine.wgsl", near: "rows = atomicLoad(&begun)", proof: EIGHT_LANES },
     Redundant {
         kernel: "admit",
         file: "shared/tally.wgsl",
