@@ -137,7 +137,9 @@ impl Forward<'_> {
             call.run(&TOUCH, &[freqs, &from], &groups);
         }
         if params.admits() {
-            call.run(&ADMIT, from, &Groups::capped(distinct, 8));
+            // A software driver clears each workgroup's memory by itself: 64 workgroups without a missing row take it longer than a whole forward of hits.
+            let is_software = call.context.caps().device_type == wgpu::DeviceType::Cpu;
+            call.run(&ADMIT, from, &Groups::capped(distinct, if is_software { 256 } else { 8 }));
         }
         if train && params.policy_facts().own_leave {
             call.run(&LOCATE, from, &Groups::capped(indices, 256));
