@@ -337,7 +337,7 @@ pub fn any_order(config: &Config, bags: &Bags) -> f64 {
     2f64.powi(-24) * (f64::from(terms_of.into_iter().max().unwrap_or(0)) + 8.0)
 }
 
-/// Checks that `found` equals `wanted` within the error of FP32 sums: up to 128 terms one after another, which is more than a chunk and eight strides have, each addition wrong by at most 2^-24 of the terms' size.
+/// Checks that `found` equals `wanted` within the error of FP32 sums: up to 128 terms (a sorted sum has fewer), each addition wrong by at most 2^-24 of their size.
 pub fn close(found: &[f32], wanted: &Sums) -> Result<(), String> {
     if found.len() != wanted.len() {
         return Err(format!("{} values for {}", found.len(), wanted.len()));
